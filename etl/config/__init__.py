@@ -1,0 +1,1 @@
+"""The configuration file, the environment and the secrets as one validated model."""

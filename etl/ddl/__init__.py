@@ -1,0 +1,1 @@
+"""From an actual and a target schema to an ordered plan of destination changes."""

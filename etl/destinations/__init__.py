@@ -1,0 +1,1 @@
+"""Where rows and schema changes end up; one folder a destination, blind to each other."""

@@ -1,0 +1,1 @@
+"""The workers between source, store and destination: states, batches, acknowledgement, retries."""

@@ -1,0 +1,1 @@
+"""The Postgres side: connections, slots, publications, the replication stream, the snapshot copy."""

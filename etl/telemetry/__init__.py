@@ -1,0 +1,1 @@
+"""Metrics, and the set-up of structured logs."""
