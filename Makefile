@@ -1,0 +1,56 @@
+# One verb a task. Everything runs from .venv, which `setup` makes; nothing is downloaded by any other verb.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+PYTHON := $(BIN)/python
+STAMP := .venv/.installed
+LOCKS := requirements-build.lock requirements-dev.lock
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+export PYTHONUNBUFFERED := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo test lint format structure bench lock clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv and install everything, by hash, once a lock changes
+	@:
+
+$(STAMP): $(LOCKS) pyproject.toml tools/setup.sh
+	@tools/setup.sh .venv $(LOCKS)
+	@touch $@
+
+demo: setup ## Stream a real Postgres, schema changes included, into DuckDB and watch it
+	@$(PYTHON) examples/demo.py
+
+test: setup ## Run the whole suite (PYTEST_ARGS="-k name" narrows it)
+	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+lint: setup ## Check style, format, types and the direction of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup ## Rewrite what the formatter and the safe fixes can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+structure: setup ## Measure modules and functions against the limits
+	@$(PYTHON) tools/structure.py
+
+bench: setup ## Run the benchmarks (BENCH_ARGS passes options)
+	@$(PYTHON) -m benchmarks.run $(BENCH_ARGS)
+
+lock: ## Resolve the locks again (needs uv)
+	@tools/lock.sh
+
+clean: ## Remove what the verbs made, .venv included
+	@rm -rf .venv .demo .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist build
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
