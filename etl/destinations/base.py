@@ -1,0 +1,194 @@
+"""The destination contract: two writes, one schema operation at a time, and a watermark kept with the rows.
+
+A destination knows events and schemas, never the source. It is driven by `etl.destinations.writer.EventWriter`,
+which drops what a replay repeats, flushes rows before a schema change and runs the Applying → Applied state machine;
+a destination itself only has to do what it is told, atomically.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from etl.ddl.operations import ActualTable, SchemaOperation
+from etl.lsn import Position
+from etl.schema.defaults import DefaultLiteral
+from etl.schema.table import ColumnSchema, ReplicatedTableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from etl.events import RowChanges, Truncate, Unrepresentable
+
+
+class TableMode(StrEnum):
+    """How a table is kept: its current state, or every change appended."""
+
+    MIRROR = "mirror"
+    CHANGELOG = "changelog"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationTable:
+    """One table at the destination. `name` is the destination's own printable name, unique per source table."""
+
+    oid: int
+    name: str
+    mode: TableMode = TableMode.MIRROR
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a destination can do; differences are declared here, never special-cased by name.
+
+    `transactional_ddl`: the operations of one plan and the watermark commit as one unit.
+    `multi_table_transactions`: one write of several tables commits as one unit.
+    `exact_old_rows`: tables without a key can be mirrored by full-row identity with multiplicity.
+    """
+
+    transactional_ddl: bool
+    multi_table_transactions: bool
+    exact_old_rows: bool
+    rename_column: bool = True
+    drop_column: bool = True
+    set_default: bool = True
+    drop_default: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBatch:
+    """Rows of an initial copy: the replicated columns of the table's schema, and what they could not hold."""
+
+    rows: pa.RecordBatch
+    unrepresentable: tuple[Unrepresentable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """What one write does to one table, in order, all under one schema version."""
+
+    table: DestinationTable
+    changes: tuple[RowChanges | Truncate, ...]
+    watermark: Position
+
+
+class Destination(ABC):
+    """Base of all destinations. Not thread-safe: the apply worker is its only caller.
+
+    Every method raises `etl.errors.DestinationError` subclasses only. A write that returns is durable.
+    """
+
+    name: str
+    capabilities: Capabilities
+
+    @abstractmethod
+    def open(self, pipeline_id: int, epoch: int) -> None:
+        """Connect, create the housekeeping tables, and take ownership with `epoch`.
+
+        Raises `DestinationFencedError` when a greater epoch is stored, `DestinationUnavailableError` when locked or
+        unreachable, `DestinationVersionError` when written by a newer version. From here on every commit checks that
+        the stored epoch is still ours.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything; idempotent."""
+
+    @abstractmethod
+    def destination_table(self, schema: ReplicatedTableSchema, mode: TableMode) -> DestinationTable:
+        """The name this source table gets (pure). Two source tables never map to one name."""
+
+    @abstractmethod
+    def check_schema(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
+        """Refuse a schema the destination cannot hold before any DDL (case-colliding names …).
+
+        Raises `DestinationTableError` naming table and columns.
+        """
+
+    @abstractmethod
+    def watermarks(self) -> Mapping[int, Position]:
+        """Table oid → the last position applied, as committed."""
+
+    @abstractmethod
+    def describe(self, table: DestinationTable) -> ActualTable | None:
+        """The table as it really is, or None when it does not exist."""
+
+    @abstractmethod
+    def render_default(self, column: ColumnSchema, literal: DefaultLiteral) -> str | None:
+        """The default in this dialect's normal form, or None when it cannot be rendered safely (pure)."""
+
+    @abstractmethod
+    def create_table(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
+        """Create the table empty and reset its watermark; a table of ours that is there (a half copy) is replaced.
+
+        Every column is nullable, tagged ``pg:<oid>.<attnum>`` and free of constraints; literal defaults that can be
+        rendered are installed.
+        """
+
+    @abstractmethod
+    def drop_table(self, table: DestinationTable) -> None:
+        """Drop the table and its watermark; no error when it is not there."""
+
+    @abstractmethod
+    def write_table_rows(
+        self, table: DestinationTable, schema: ReplicatedTableSchema, batch: CopyBatch
+    ) -> None:
+        """Append copied rows; durable on return. Called only between `create_table` and `finish_copy`."""
+
+    @abstractmethod
+    def finish_copy(self, table: DestinationTable, watermark: Position) -> None:
+        """Mark the copy complete and set the watermark below which the stream's changes are already in it."""
+
+    @abstractmethod
+    def write_changes(self, writes: Sequence[TableChanges]) -> None:
+        """Apply row changes and truncates with their watermarks; durable on return.
+
+        One transaction for all tables where `multi_table_transactions`, otherwise one per table in the given order.
+        """
+
+    @abstractmethod
+    def execute(self, table: DestinationTable, operation: SchemaOperation) -> None:
+        """Execute one schema operation."""
+
+    @abstractmethod
+    def set_watermark(self, table: DestinationTable, watermark: Position) -> None:
+        """Advance the watermark alone; inside `transaction` it commits with the schema operations."""
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One unit for the operations of a plan where `transactional_ddl`; otherwise no effect."""
+        yield
+
+
+class SchemaStatus(StrEnum):
+    """Where a table's schema stands at the destination."""
+
+    CREATING = "creating"
+    APPLYING = "applying"
+    APPLIED = "applied"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationMetadata:
+    """What is recorded of a table at the destination: both endpoints of a change, so that a crash can be finished."""
+
+    table: DestinationTable
+    status: SchemaStatus
+    schema: ReplicatedTableSchema
+    previous: ReplicatedTableSchema | None = None
+
+
+class SchemaJournal(ABC):
+    """Where Applying and Applied are recorded. Implemented over the state store by the pipeline."""
+
+    @abstractmethod
+    def get(self, oid: int) -> DestinationMetadata | None:
+        """The recorded state of a table, or None when it was never created."""
+
+    @abstractmethod
+    def put(self, metadata: DestinationMetadata) -> None:
+        """Record durably before returning."""

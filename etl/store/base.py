@@ -1,0 +1,136 @@
+"""The state store's contract: what a pipeline must remember to continue after any crash.
+
+Names and meaning follow the field's: table states with history, schema versions per table, destination metadata,
+replication progress. Writes go to the database before anything depends on them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from etl.errors import RetryPolicy
+from etl.lsn import Lsn, SnapshotId
+from etl.schema.table import TableSchema
+
+
+class TableState(StrEnum):
+    """The life of a table in a pipeline (see `etl.pipeline.states` for the legal moves)."""
+
+    INIT = "init"
+    DATA_SYNC = "data_sync"
+    FINISHED_COPY = "finished_copy"
+    SYNC_DONE = "sync_done"
+    READY = "ready"
+    ERRORED = "errored"
+
+
+@dataclass(frozen=True, slots=True)
+class TableStateRecord:
+    """A table's present state.
+
+    `sync_lsn` is the consistent point of its copy's snapshot: transactions that commit
+    below it are in the copy. `reason`, `solution` and `retry` are set for ERRORED.
+    """
+
+    oid: int
+    state: TableState
+    sync_lsn: Lsn | None = None
+    reason: str | None = None
+    solution: str | None = None
+    retry: RetryPolicy | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationRecord:
+    """A row of destination metadata: status and both endpoints of the change, masks as one bool per column."""
+
+    oid: int
+    destination_table: str
+    mode: str
+    status: str
+    snapshot_id: SnapshotId
+    replication_mask: tuple[bool, ...]
+    identity_mask: tuple[bool, ...]
+    previous_snapshot_id: SnapshotId | None = None
+    previous_replication_mask: tuple[bool, ...] | None = None
+    previous_identity_mask: tuple[bool, ...] | None = None
+
+
+class StateStore(ABC):
+    """One pipeline's state. Raises `StoreUnavailableError`, `StoreError`, `PipelineActiveError` only."""
+
+    @abstractmethod
+    def acquire(self) -> int:
+        """Take the pipeline exclusively for this process and return the new epoch (greater than any before).
+
+        Raises `PipelineActiveError`, naming the holder, when another process has it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the pipeline and the connections; idempotent."""
+
+    @abstractmethod
+    def table_states(self) -> Mapping[int, TableStateRecord]:
+        """Present state per table oid."""
+
+    @abstractmethod
+    def set_table_state(self, record: TableStateRecord) -> None:
+        """Record a state; the earlier one stays in the history."""
+
+    @abstractmethod
+    def table_state_history(self, oid: int) -> list[TableStateRecord]:
+        """All states of a table, oldest first."""
+
+    @abstractmethod
+    def schemas(self, oid: int | None = None) -> list[TableSchema]:
+        """Stored schema versions of one table or all, by oid and ascending snapshot id."""
+
+    @abstractmethod
+    def save_schema(self, schema: TableSchema) -> None:
+        """Store a version; storing the same (oid, snapshot id) again replaces it."""
+
+    @abstractmethod
+    def prune_schemas(self, oid: int, below: SnapshotId) -> int:
+        """Drop versions that neither a replay from `below` nor an unfinished destination change can need.
+
+        Keeps the newest version <= `below`, everything after it, and both endpoints in destination metadata.
+        Returns how many were dropped.
+        """
+
+    @abstractmethod
+    def destination_records(self) -> Mapping[int, DestinationRecord]:
+        """Destination metadata per table oid."""
+
+    @abstractmethod
+    def save_destination_record(self, record: DestinationRecord) -> None:
+        """Upsert a table's destination metadata."""
+
+    @abstractmethod
+    def progress(self) -> Lsn | None:
+        """The durable flush LSN of the stream, None before the first."""
+
+    @abstractmethod
+    def save_progress(self, lsn: Lsn) -> None:
+        """Advance the durable flush LSN; never lowers it."""
+
+    @abstractmethod
+    def prepare_for_copy(self, oid: int) -> None:
+        """Atomically delete a table's destination metadata and schema versions; its state stays."""
+
+    @abstractmethod
+    def reset_progress(self) -> None:
+        """Forget the stream's progress (before a new slot is created, so that it cannot skip data)."""
+
+    @abstractmethod
+    def delete_table(self, oid: int) -> None:
+        """Forget a table that left the publication; destination data is not touched."""
+
+    @abstractmethod
+    def destroy(self) -> None:
+        """Delete all state of this pipeline."""
