@@ -43,10 +43,27 @@ _SYSTEM_BINS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """A directory that holds `initdb`, `pg_ctl` and `postgres`, and the version they say they are."""
+    """A directory that holds `initdb`, `pg_ctl` and `postgres`, and the version they say they are.
+
+    `trees` are the directories they cannot do without. Their libraries are found by relative path, so a copy
+    has to keep how the trees lie to each other.
+    """
 
     bin_dir: Path
     version: tuple[int, int]
+    trees: tuple[Path, ...]
+
+    def copied_to(self, target: Path) -> Binaries:
+        """The same server under `target`, where everyone can read it."""
+        base = Path(os.path.commonpath([tree.parent for tree in self.trees]))
+        for tree in self.trees:
+            shutil.copytree(tree, target / tree.relative_to(base), symlinks=True)
+        for path in (target, *target.rglob("*")):
+            if not path.is_symlink():
+                executable = path.is_dir() or path.parent.name == "bin"
+                path.chmod(path.stat().st_mode | (0o555 if executable else 0o444))
+        trees = tuple(target / tree.relative_to(base) for tree in self.trees)
+        return Binaries(target / self.bin_dir.relative_to(base), self.version, trees)
 
     @property
     def version_text(self) -> str:
@@ -74,11 +91,15 @@ def find_wheel() -> Binaries:
     if spec is None or not spec.submodule_search_locations:
         raise PostgresUnavailableError(f"the Python package {WHEEL} is not installed")
     package = Path(spec.submodule_search_locations[0])
-    return _newest(list(package.glob("pginstall*/bin")), f"{WHEEL}/pginstall*/bin")
+    libraries = package.with_name(f"{package.name}.libs")
+    shared = (libraries,) if libraries.exists() else ()
+    return _newest(list(package.glob("pginstall*/bin")), f"{WHEEL}/pginstall*/bin", shared)
 
 
-def _newest(bin_dirs: list[Path], where: str) -> Binaries:
-    found = [Binaries(path, version) for path in bin_dirs if (version := _version_of(path))]
+def _newest(bin_dirs: list[Path], where: str, shared: tuple[Path, ...] = ()) -> Binaries:
+    found = [
+        Binaries(path, version, (path.parent, *shared)) for path in bin_dirs if (version := _version_of(path))
+    ]
     if not found:
         raise PostgresUnavailableError(f"no initdb, pg_ctl and postgres together in: {where}")
     newest = max(found, key=lambda binaries: binaries.version)
@@ -203,17 +224,8 @@ class Cluster:
             file.writelines(f"{name} = {_quoted(value)}\n" for name, value in settings.items())
 
     def _bring_binaries_within_reach(self) -> None:
-        tree = self.bin_dir.parent
-        if everyone_can_read(tree):
-            return
-        copy = self.home / "server"
-        shutil.copytree(tree, copy, symlinks=True)
-        for path in (copy, *copy.rglob("*")):
-            if not path.is_symlink():
-                path.chmod(
-                    path.stat().st_mode | (0o555 if path.is_dir() or path.parent.name == "bin" else 0o444)
-                )
-        self.binaries = Binaries(copy / "bin", self.binaries.version)
+        if not all(everyone_can_read(tree) for tree in self.binaries.trees):
+            self.binaries = self.binaries.copied_to(self.home / "server")
 
     def _run(self, tool: str, *arguments: str) -> None:
         done = subprocess.run(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,6 +15,14 @@ from etl.testing.errors import PostgresUnavailableError
 
 IMAGE = "postgres:18-alpine"
 _READY_WITHIN_S = 60.0
+_DEFAULT_ENGINE = "unix:///var/run/docker.sock"
+
+
+def _require_engine() -> None:
+    """Look before asking: a client that finds no socket takes its time and leaves a warning behind."""
+    engine = os.environ.get("DOCKER_HOST", _DEFAULT_ENGINE)
+    if engine.startswith("unix://") and not Path(engine.removeprefix("unix://")).exists():
+        raise PostgresUnavailableError(f"no container engine at {engine}")
 
 
 @dataclass(slots=True)
@@ -25,6 +35,7 @@ class Container:
     @classmethod
     def create(cls, settings: dict[str, str] | None = None) -> Container:
         """Start a container. Raises `PostgresUnavailableError` when there is no engine or no image."""
+        _require_engine()
         try:
             from testcontainers.core.container import DockerContainer
 
