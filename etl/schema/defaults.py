@@ -26,3 +26,8 @@ class DefaultLiteral:
 
     kind: LiteralKind
     text: str
+
+
+def parse_default(expression: str | None, type_oid: int) -> DefaultLiteral | None:
+    """The literal in a ``pg_get_expr`` text, or None when it is not one of the supported shapes."""
+    raise NotImplementedError
