@@ -1,0 +1,142 @@
+"""The configuration of one pipeline. Keys are snake_case with the unit in the name; see docs/reference."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from etl.config.connection import ConnectionConfig, SourceConfig
+from etl.config.destinations import DestinationConfig
+from etl.config.values import NO_BOOL, ByteSize, ConfigModel, Milliseconds
+
+Mode = Literal["mirror", "changelog"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "console"]
+
+_MIB = 1024 * 1024
+
+
+class PipelineSection(ConfigModel):
+    """Which pipeline this is and what it reads."""
+
+    id: Annotated[int, Field(ge=0, le=2**63 - 1), NO_BOOL]
+    """Identity of the pipeline: it names the slot `supabase_etl_apply_<id>` and all stored state."""
+    name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    """Name for people, logs and metrics. Default: `pipeline-<id>`."""
+    publication: Annotated[str, Field(min_length=1, max_length=63)]
+    """Publication at the source. Create it yourself: it decides which tables are replicated."""
+
+    @property
+    def display_name(self) -> str:
+        """The name, or a stand-in made of the id."""
+        return self.name or f"pipeline-{self.id}"
+
+
+class TableOverride(ConfigModel):
+    """What differs for one table."""
+
+    name: Annotated[str, Field(pattern=r"^.+\..+$")]
+    """The table as `schema.name`."""
+    mode: Mode | None = None
+    """Keep the current state (`mirror`) or append every change (`changelog`)."""
+
+
+class TypesConfig(ConfigModel):
+    """How values of some types are kept."""
+
+    numeric: Literal["decimal", "text"] = "decimal"
+    """`numeric` with a precision as decimal where it fits, or always as text."""
+    arrays: Literal["list", "text"] = "list"
+    """Arrays as lists, or as Postgres text."""
+
+
+class BatchConfig(ConfigModel):
+    """When a batch is given to the destination: whichever limit comes first."""
+
+    max_bytes: ByteSize = 64 * _MIB
+    """Size of a batch, as a number of bytes or with a unit (`64MiB`)."""
+    max_fill_ms: Milliseconds = 1000
+    """How long the oldest change of a batch may wait, in milliseconds."""
+
+
+class HandoffConfig(ConfigModel):
+    """The bounded queue between the reader of the stream and the writer."""
+
+    max_bytes: ByteSize = 64 * _MIB
+    """When this much waits, reading stops; the server is still answered."""
+
+
+class RetryConfig(ConfigModel):
+    """How often and how patiently a failure that may pass by itself is tried again."""
+
+    initial_delay_ms: Milliseconds = 500
+    """Delay before the second attempt; it doubles each time."""
+    max_delay_ms: Milliseconds = 30_000
+    """The longest delay."""
+    max_attempts: Annotated[int, Field(ge=1), NO_BOOL] | None = None
+    """Give up after this many attempts in a row. Default: never."""
+
+    @model_validator(mode="after")
+    def _delays_in_order(self) -> Self:
+        if self.initial_delay_ms > self.max_delay_ms:
+            raise PydanticCustomError("delays", "has an initial_delay_ms above max_delay_ms")
+        return self
+
+
+class LogConfig(ConfigModel):
+    """What is logged, and how."""
+
+    level: LogLevel = "info"
+    """The least important level that is logged."""
+    format: LogFormat = "auto"
+    """`auto` is `console` on a terminal and `json` otherwise."""
+
+
+class PipelineConfig(ConfigModel):
+    """One pipeline: one publication of one Postgres into one destination."""
+
+    pipeline: PipelineSection
+    """Which pipeline this is and what it reads."""
+    source: SourceConfig = SourceConfig()
+    """The Postgres that is replicated."""
+    store: ConnectionConfig | None = None
+    """The Postgres that keeps the pipeline's state. Default: the source (a standby cannot)."""
+    destination: DestinationConfig
+    """Where the rows go."""
+    tables: tuple[TableOverride, ...] = ()
+    """What differs per table. Which tables are replicated is the publication's to say."""
+    mode: Mode = "mirror"
+    """Mode of tables without their own: current state (`mirror`) or every change (`changelog`)."""
+    types: TypesConfig = TypesConfig()
+    """How values of some types are kept."""
+    batch: BatchConfig = BatchConfig()
+    """When a batch is given to the destination."""
+    handoff: HandoffConfig = HandoffConfig()
+    """The bounded queue between the reader of the stream and the writer."""
+    retry: RetryConfig = RetryConfig()
+    """How failures that may pass by themselves are tried again."""
+    shutdown_timeout_s: Annotated[int, Field(ge=1), NO_BOOL] = 10
+    """How long a stop may take to finish the batch in hand, in seconds."""
+    invalidated_slot_behavior: Literal["error"] = "error"
+    """What to do when the server invalidated the slot: stop with an error."""
+    log: LogConfig = LogConfig()
+    """What is logged, and how."""
+
+    @field_validator("tables")
+    @classmethod
+    def _each_table_once(cls, tables: tuple[TableOverride, ...]) -> tuple[TableOverride, ...]:
+        names = [table.name for table in tables]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise PydanticCustomError("table_twice", "names {names} twice", {"names": ", ".join(twice)})
+        return tables
+
+    @property
+    def state_connection(self) -> ConnectionConfig:
+        """Where the pipeline's state is kept: `store`, or else the source."""
+        return self.store or self.source
+
+    def mode_of(self, table: str) -> Mode:
+        """The mode of the table ``schema.name``."""
+        return next((t.mode for t in self.tables if t.name == table and t.mode), self.mode)
