@@ -1,17 +1,18 @@
-"""The messages that are not rows: transaction bounds, relations, types, truncates, logical messages.
+r"""The messages that are not rows: transaction bounds, relations, types, truncates, logical messages.
 
 Layouts after the Postgres manual, "Logical Replication Message Formats", protocol version 1 (no xid inside the
 messages, since nothing is streamed before its commit). Every count and length is held against the bytes that
 remain before anything is allocated, and a message must end where its payload ends.
 
 Names are UTF-8 because client_encoding is. A database in SQL_ASCII may still send other bytes: they become
-``\\xNN`` escapes, so that a name can always be printed and compared, and `RelationMessage.escaped` says so; who
+``\xNN`` escapes, so that a name can always be printed and compared, and `RelationMessage.escaped` says so; who
 owns the table decides whether it can live with that. Timestamps are microseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -88,9 +89,9 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class RelationMessage:
-    """How the following rows of table `oid` are laid out: one `columns` entry per tuple column.
+    r"""How the following rows of table `oid` are laid out: one `columns` entry per tuple column.
 
-    `escaped` is True when a name held bytes that are not UTF-8 and shows them as ``\\xNN``.
+    `escaped` is True when a name held bytes that are not UTF-8 and shows them as ``\xNN``.
     """
 
     oid: int
@@ -341,7 +342,7 @@ def _message(reader: _Reader) -> LogicalMessage:
     return LogicalMessage(bool(flags & _TRANSACTIONAL), lsn, prefix, reader.content())
 
 
-_PARSERS: Final = {
+_PARSERS: Final[dict[int, Callable[[_Reader], ControlMessage]]] = {
     TAG_BEGIN: _begin,
     TAG_COMMIT: _commit,
     TAG_ORIGIN: _origin,

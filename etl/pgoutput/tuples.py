@@ -21,13 +21,17 @@ UNCHANGED: Final = ord("u")
 TEXT: Final = ord("t")
 BINARY: Final = ord("b")
 
+_KIND_SHIFT: Final = np.uint64(56)
+_LENGTH_SHIFT: Final = np.uint64(24)
+_LENGTH_MASK: Final = np.uint64(0xFFFFFFFF)
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A column's text: `values` is a `pa.StringArray`.
+    r"""A column's text: `values` is a `pa.StringArray`.
 
     `escaped` int64: the rows whose bytes were not UTF-8 (only a database in SQL_ASCII sends them). In these, and
-    only in these, every offending byte stands as ``\\xNN``; the caller reports them.
+    only in these, every offending byte stands as ``\xNN``; the caller reports them.
     """
 
     values: pa.StringArray
@@ -52,10 +56,10 @@ class SplitTuples:
     def __len__(self) -> int:
         return len(self.next)
 
-    def text(self, column: int) -> pa.BinaryArray:
-        """The column's bytes, NULL where the kind is not TEXT."""
+    def text(self, column: int, index: Int64s | None = None) -> pa.BinaryArray:
+        """The column's bytes, NULL where the kind is not TEXT; those of the tuples at `index`, NULL for -1."""
         valid = self.kind[column] == TEXT
-        return gather_text(self.data, self.start[column], self.length[column], valid)
+        return gather_text(self.data, self.start[column], self.length[column], valid, index)
 
     def unchanged(self, column: int) -> Bools | None:
         """Mask of the rows whose value was not sent, or None when there is none."""
@@ -90,41 +94,57 @@ def split(
 def _step(
     data: bytes, at: Int64s, ends: Int64s, out: tuple[Bytes, Int32s, Int32s], column: int, blame: Blame
 ) -> Int64s:
+    """Read one column of all tuples at `at`; return where the next one stands."""
     kind, start, length = out
     word = words(data, at)
-    kind[:] = word >> np.uint64(56)
-    size = ((word >> np.uint64(24)) & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    sent = (kind == TEXT) | (kind == BINARY)
-    unknown = ~(sent | (kind == NULL) | (kind == UNCHANGED))
-    if unknown.any():
-        row = first(unknown)
-        what = "tuple ends too early" if at[row] >= ends[row] else f"unknown kind {chr(kind[row])!r}"
-        raise blame(row, int(at[row]), f"column {column}: {what}")
-    begin = at + np.where(sent, 5, 1)
-    after = begin + np.where(sent, size, 0)
-    if (after > ends).any():
-        row = first(after > ends)
+    kind[:] = word >> _KIND_SHIFT
+    word >>= _LENGTH_SHIFT
+    word &= _LENGTH_MASK
+    size = word.view(np.int64)
+    if (kind == TEXT).all():
+        begin = at + 5
+    else:
+        sent = _sent(kind, at, ends, column, blame)
+        size *= sent
+        begin = at + (sent * 4 + 1)
+    after = begin + size
+    if (past := after > ends).any():
+        row = first(past)
         raise blame(row, int(at[row]), f"column {column}: value passes the end of its message")
     start[:] = begin
-    length[:] = after - begin
+    length[:] = size
     return after
 
 
-def gather_text(data: bytes, starts: Int32s, lengths: Int32s, valid: Bools) -> pa.BinaryArray:
+def _sent(kind: Bytes, at: Int64s, ends: Int64s, column: int, blame: Blame) -> Bools:
+    """Where a length and a value follow the kind. Raises `DecodeError` for a kind that is none."""
+    sent: Bools = (kind == TEXT) | (kind == BINARY)
+    if (unknown := ~(sent | (kind == NULL) | (kind == UNCHANGED))).any():
+        row = first(unknown)
+        what = "tuple ends too early" if at[row] >= ends[row] else f"unknown kind {chr(kind[row])!r}"
+        raise blame(row, int(at[row]), f"column {column}: {what}")
+    return sent
+
+
+def gather_text(
+    data: bytes, starts: Int32s, lengths: Int32s, valid: Bools, index: Int64s | None = None
+) -> pa.BinaryArray:
     """The byte strings at ``data[start:start + length]`` as one Arrow array; NULL where not `valid`.
 
-    The ranges stand in stream order and do not overlap, as `split` leaves them.
+    The ranges stand in stream order and do not overlap, as `split` leaves them. `index` picks among them, -1
+    picks NULL; without it they are all taken in order.
     """
     count = len(starts)
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[0:-1:2] = starts
-    offsets[1::2] = starts + lengths
+    np.add(starts, lengths, out=offsets[1::2])
     offsets[-1] = offsets[-2] if count else 0
-    whole = pa.Array.from_buffers(
-        pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
-    picks = pa.array(np.arange(0, 2 * count, 2, dtype=np.int64), mask=None if valid.all() else ~valid)
-    return whole.take(picks)
+    whole = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    if index is None:
+        missing, picks = ~valid, np.arange(0, 2 * count, 2)
+    else:
+        missing, picks = ~valid[index] | (index < 0) if count else index < 0, 2 * index
+    return whole.take(pa.array(picks, mask=missing if missing.any() else None))
 
 
 def decode_text(values: pa.BinaryArray) -> Text:
