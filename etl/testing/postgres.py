@@ -26,7 +26,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from etl.testing.cluster import Cluster, find_local, find_wheel
+from etl.testing.cluster import BIN_VARIABLE, Cluster, find_local, find_wheel
 from etl.testing.container import IMAGE, Container
 from etl.testing.errors import PostgresUnavailableError
 
@@ -215,6 +215,8 @@ def _wanted(*, own: bool) -> list[str]:
     # a server that was named is meant: falling back to another would test something else in silence
     if os.environ.get(DSN_VARIABLE) and not own:
         return ["dsn"]
+    if os.environ.get(BIN_VARIABLE):
+        return ["local"]
     return [name for name in PROVIDERS if name != "dsn"]
 
 

@@ -156,8 +156,10 @@ def test_a_named_server_that_does_not_fit_fails_instead_of_giving_way_to_another
 def test_a_failure_lists_every_way_that_was_tried_and_why_it_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.delenv(PROVIDER_VARIABLE, raising=False)
-    monkeypatch.setenv(clusters.BIN_VARIABLE, str(tmp_path))
+    for variable in (PROVIDER_VARIABLE, clusters.BIN_VARIABLE):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(clusters, "SYSTEM_BINS", ("/no/such/server",))
     monkeypatch.setattr(clusters, "WHEEL", "no_such_wheel")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
 
@@ -165,10 +167,22 @@ def test_a_failure_lists_every_way_that_was_tried_and_why_it_failed(
         pass
 
     said = str(failure.value)
-    assert f"local: no initdb, pg_ctl and postgres together in: {clusters.BIN_VARIABLE}={tmp_path}" in said
+    assert "local: no initdb, pg_ctl and postgres together in: initdb on PATH, /no/such/server" in said
     assert "wheel: the Python package no_such_wheel is not installed" in said
     assert f"container: no container engine at unix://{tmp_path}/no.sock" in said
     assert "make setup" in said
+
+
+def test_binaries_that_were_named_and_are_none_fail_instead_of_giving_way_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv(PROVIDER_VARIABLE, raising=False)
+    monkeypatch.setenv(clusters.BIN_VARIABLE, str(tmp_path))
+    with (
+        pytest.raises(PostgresUnavailableError, match=f"{clusters.BIN_VARIABLE}={tmp_path}"),
+        start_postgres(own=True),
+    ):
+        pass
 
 
 def test_a_setting_the_server_refuses_fails_with_its_own_words_and_leaves_nothing_behind(
