@@ -62,13 +62,20 @@ class DestinationRecord:
 
 
 class StateStore(ABC):
-    """One pipeline's state. Raises `StoreUnavailableError`, `StoreError`, `PipelineActiveError` only."""
+    """One pipeline's state. Raises `StoreUnavailableError`, `StoreError`, `PipelineActiveError` only.
+
+    Several threads may share a store. Anyone may read; only who has acquired the pipeline writes, and a write of
+    somebody whose pipeline was acquired by another since raises `PipelineActiveError` and changes nothing. What a write
+    returns from is durable.
+    """
 
     @abstractmethod
     def acquire(self) -> int:
-        """Take the pipeline exclusively for this process and return the new epoch (greater than any before).
+        """Take the pipeline exclusively for this store and return the new epoch.
 
-        Raises `PipelineActiveError`, naming the holder, when another process has it.
+        It is greater than any before (64 bits; also after the state was lost or restored from a backup). A store that
+        has the pipeline, or was closed, may acquire again. Raises `PipelineActiveError`, naming the holder, when another
+        store has it.
         """
 
     @abstractmethod
@@ -81,7 +88,10 @@ class StateStore(ABC):
 
     @abstractmethod
     def set_table_state(self, record: TableStateRecord) -> None:
-        """Record a state; the earlier one stays in the history."""
+        """Record a state; the earlier one stays in the history.
+
+        The present state once more only renews its time. `updated_at` is the store's to say, whatever `record` holds.
+        """
 
     @abstractmethod
     def table_state_history(self, oid: int) -> list[TableStateRecord]:
@@ -93,7 +103,7 @@ class StateStore(ABC):
 
     @abstractmethod
     def save_schema(self, schema: TableSchema) -> None:
-        """Store a version; storing the same (oid, snapshot id) again replaces it."""
+        """Store a version, exactly; storing the same (oid, snapshot id) again replaces it."""
 
     @abstractmethod
     def prune_schemas(self, oid: int, below: SnapshotId) -> int:
@@ -133,4 +143,4 @@ class StateStore(ABC):
 
     @abstractmethod
     def destroy(self) -> None:
-        """Delete all state of this pipeline."""
+        """Delete all state of this pipeline; it stays taken until `close`, and to write again it must be acquired anew."""
