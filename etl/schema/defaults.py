@@ -179,7 +179,7 @@ def _user_type(literal: Literal, casts: set[_Cast], _: str) -> DefaultLiteral | 
 
 def _number(*allowed: _Cast, whole: bool = False) -> _Rule:
     def rule(literal: Literal, casts: set[_Cast], type_name: str) -> DefaultLiteral | None:
-            exact = type_name == "float4" or _Cast.REAL not in casts
+        exact = type_name == "float4" or _Cast.REAL not in casts
         fits = not whole or _fraction_digits(literal.text) == 0
         if not (_DIGITS.fullmatch(literal.text) and exact and fits and casts <= set(allowed)):
             return None
@@ -188,13 +188,11 @@ def _number(*allowed: _Cast, whole: bool = False) -> _Rule:
     return rule
 
 
-def _quoted(
-    kind: LiteralKind, pattern: str, *allowed: _Cast
-) -> _Rule:
+def _quoted(kind: LiteralKind, pattern: str, *allowed: _Cast) -> _Rule:
     shape = re.compile(pattern, re.DOTALL)
 
     def rule(literal: Literal, casts: set[_Cast], _: str) -> DefaultLiteral | None:
-            if literal.form is LiteralForm.STRING and casts <= set(allowed) and shape.fullmatch(literal.text):
+        if literal.form is LiteralForm.STRING and casts <= set(allowed) and shape.fullmatch(literal.text):
             return DefaultLiteral(kind, literal.text)
         return None
 
