@@ -34,7 +34,7 @@ TAG_UPDATE: Final = ord("U")
 _XLOG_HEADER = 25  # 'w', WAL start, WAL end, clock
 _KEEPALIVE_SIZE = 18  # 'k', WAL end, clock, reply requested
 
-_MIN_SIZE = {  # bytes of the shortest message of each tag, tag included
+_MIN_SIZE: Final = {  # bytes of the shortest message of each tag, tag included
     TAG_BEGIN: 21,
     TAG_COMMIT: 26,
     TAG_DELETE: 8,
@@ -55,7 +55,7 @@ def _by_tag(default: int, values: dict[int, int]) -> Int64s:
     return table
 
 
-_MIN_SIZE_BY_TAG = _by_tag(_IMPOSSIBLE, _MIN_SIZE)
+_MIN_SIZE_BY_TAG: Final = _by_tag(_IMPOSSIBLE, _MIN_SIZE)
 _IS_ROW_BY_TAG = _by_tag(0, dict.fromkeys((TAG_INSERT, TAG_UPDATE, TAG_DELETE), 1)).astype(np.bool_)
 _HAS_OID_BY_TAG = _IS_ROW_BY_TAG | _by_tag(0, {TAG_RELATION: 1}).astype(np.bool_)
 
@@ -138,22 +138,28 @@ def scan(chunk: Chunk) -> Frames:
     """
     data, ends = chunk.data, chunk.ends
     starts = _starts(data, ends)
-    buffer = np.frombuffer(data, np.uint8)
-    kind = buffer[starts]
-    size = ends - starts
+    kind = np.frombuffer(data, np.uint8).take(starts)
+    start = starts + _body_offset(kind, ends - starts)
+    head = words(data, start)
+    tag = (head >> np.uint64(56)).astype(np.uint8)
+    tag[kind != KIND_XLOG_DATA] = 0
+    oid = (head >> np.uint64(24)).astype(np.uint32)
+    oid[~_HAS_OID_BY_TAG[tag]] = 0
+    frames = Frames(data, kind, tag, words(data, starts + 1), start, ends, oid)
+    if (short := (ends - start < _MIN_SIZE_BY_TAG[tag]) & (kind == KIND_XLOG_DATA)).any():
+        raise _message_error(frames, first(short))
+    return frames
+
+
+def _body_offset(kind: Bytes, size: Int64s) -> Int64s | int:
+    """How far behind the start of its payload each message stands; raises `DecodeError` for no such payload."""
     is_xlog = kind == KIND_XLOG_DATA
+    if is_xlog.all() and (size > _XLOG_HEADER).all():
+        return _XLOG_HEADER
     bad = np.where(is_xlog, size <= _XLOG_HEADER, (kind != KIND_KEEPALIVE) | (size != _KEEPALIVE_SIZE))
     if bad.any():
         raise _payload_error(int(kind[first(bad)]), int(size[first(bad)]))
-    start = starts + np.where(is_xlog, _XLOG_HEADER, 1)
-    tag = buffer[start] * is_xlog
-    frames = Frames(data, kind, tag, words(data, starts + 1), start, ends, np.zeros(len(ends), np.uint32))
-    short = is_xlog & (ends - start < _MIN_SIZE_BY_TAG[tag])
-    if short.any():
-        raise _message_error(frames, first(short))
-    related = np.flatnonzero(_HAS_OID_BY_TAG[tag])
-    frames.oid[related] = words(data, start[related] + 1) >> np.uint64(32)
-    return frames
+    return np.where(is_xlog, _XLOG_HEADER, 1)
 
 
 def _starts(data: bytes, ends: Int64s) -> Int64s:

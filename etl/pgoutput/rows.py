@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from etl.errors import DecodeError
 from etl.pgoutput.frames import TAG_DELETE, TAG_INSERT, TAG_UPDATE, Frames
-from etl.pgoutput.tuples import BINARY, SplitTuples, Text, decode_text, split
+from etl.pgoutput.tuples import BINARY, UNCHANGED, SplitTuples, Text, gather, split
 from etl.pgoutput.wire import Bools, Bytes, Int64s, UInt64s, first, words
 
 SUB_NEW: Final = ord("N")
@@ -29,20 +29,35 @@ _ALLOWED[TAG_DELETE, [SUB_KEY, SUB_OLD]] = True
 
 
 @dataclass(frozen=True, slots=True)
+class TextColumns:
+    """Rows of a relation, still text.
+
+    - `texts`: one per column; NULL where the value is NULL or was not sent, and throughout a row that has no tuple.
+    - `unsent` bool (ncols, rows): the value is unchanged TOAST and was not sent; None when there is none.
+    """
+
+    rows: int
+    texts: tuple[Text, ...]
+    unsent: Bools | None
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True)
 class RawRows:
-    """n changes of one relation in stream order, their columns still text.
+    """n changes of one relation in stream order.
 
     - `ops` uint8 (n): 'I', 'U' or 'D'. `lsn` uint64 (n): WAL start of each message.
-    - `new`: the new tuples, compact; `new_index` int64 (n): the row in `new`, or -1 for a delete.
-    - `old`: the old tuples, compact, or None; `old_kind` uint8 (m): `SUB_KEY` or `SUB_OLD`; `old_index` int64
-      (n): the row in `old`, or -1.
+    - `new`: the new values, n rows; a delete has none.
+    - `old`: the old images that were sent, m rows, or None when there is none. `old_kind` uint8 (m): `SUB_KEY` or
+      `SUB_OLD`. `old_index` int64 (n): the row in `old`, or -1.
     """
 
     ops: Bytes
     lsn: UInt64s
-    new: SplitTuples
-    new_index: Int64s
-    old: SplitTuples | None
+    new: TextColumns
+    old: TextColumns | None
     old_kind: Bytes
     old_index: Int64s
 
@@ -50,24 +65,20 @@ class RawRows:
         return len(self.ops)
 
     def new_text(self, column: int) -> Text:
-        """n texts of the new tuples: NULL where the value is NULL or unchanged, and for a delete."""
-        index = None if len(self.new) == len(self) else self.new_index
-        return decode_text(self.new.text(column, index))
+        """The new texts of one column, n rows."""
+        return self.new.texts[column]
 
     def unchanged(self, column: int) -> Bools | None:
-        """n flags: the new value was not sent (unchanged TOAST); None when there is none."""
-        mask = self.new.unchanged(column)
-        if mask is None or len(self.new) == len(self):
-            return mask
-        return (self.new_index >= 0) & mask[self.new_index]
+        """n flags: the new value was not sent (unchanged TOAST); None when there is none in this column."""
+        if self.new.unsent is None or not self.new.unsent[column].any():
+            return None
+        return self.new.unsent[column]
 
     def old_text(self, column: int) -> Text:
-        """m texts of the old tuples, compact: rows are those of `old_index`."""
-        return decode_text(self.old.text(column) if self.old is not None else pa.array([], pa.binary()))
-
-    def old_unchanged(self, column: int) -> Bools | None:
-        """m flags of `old` like `unchanged`; Postgres sends none today."""
-        return self.old.unchanged(column) if self.old is not None else None
+        """The old texts of one column, m rows, those of `old_index`."""
+        if self.old is None:
+            return Text(pa.array([], pa.string()), np.empty(0, np.int64))
+        return self.old.texts[column]
 
 
 def decode_rows(frames: Frames, index: Int64s, ncols: int) -> RawRows:
@@ -76,32 +87,39 @@ def decode_rows(frames: Frames, index: Int64s, ncols: int) -> RawRows:
     `ncols` is the number of columns of the relation's RELATION message. Raises `DecodeError` when a message is
     not exactly one change of that width in text format.
     """
-    ops, start, end = frames.tag[index], frames.start[index], frames.end[index]
+    ops, end = frames.tag[index], frames.end[index]
+    at = frames.start[index] + 6
     sub = _subtags(frames, index)
-    at = start + 6
     with_old = np.flatnonzero(sub != SUB_NEW)
     with_new = np.flatnonzero(ops != TAG_DELETE)
     old = None
     if len(with_old):
         old = _split(frames, index[with_old], at[with_old], ncols)
         at[with_old] = _behind_old(frames, index[with_old], old.next)
-    if len(with_new) == len(index):
-        new = _split(frames, index, at, ncols)
-    else:
-        new = _split(frames, index[with_new], at[with_new], ncols)
+    new = _split(frames, index[with_new], at[with_new], ncols)
     at[with_new] = new.next
     if (at != end).any():
         row = first(at != end)
         raise frames.error(int(index[row]), int(at[row]), f"{end[row] - at[row]} bytes left over")
+    new_index = None if len(with_new) == len(index) else _inverse(with_new, len(index))
     return RawRows(
         ops,
         frames.lsn[index],
-        new,
-        _inverse(with_new, len(index)),
-        old,
+        _columns(new, new_index),
+        _columns(old) if old is not None else None,
         sub[with_old],
         _inverse(with_old, len(index)),
     )
+
+
+def _columns(tuples: SplitTuples, index: Int64s | None = None) -> TextColumns:
+    """The tuples' values; those at `index`, where -1 is a row without a tuple."""
+    unsent: Bools | None = tuples.kind == UNCHANGED
+    if not np.any(unsent):
+        unsent = None
+    elif index is not None:
+        unsent = unsent[:, index] & (index >= 0)
+    return TextColumns(len(tuples) if index is None else len(index), gather(tuples, index), unsent)
 
 
 def _subtags(frames: Frames, index: Int64s) -> Bytes:

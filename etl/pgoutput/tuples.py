@@ -1,9 +1,12 @@
-"""TupleData of many rows at once: where each column's text stands, and that text as one Arrow array.
+r"""TupleData of many rows at once: where each column's text stands, and that text as Arrow arrays.
 
-`split` walks the columns, not the rows: for column j it reads the kind and the length of all rows at their
-current offsets and advances the offsets. `gather_text` lets Arrow copy the values: the offsets start, end, start,
-end, … make one array over the untouched chunk, of which every second element is a value; taking those is a memory
-copy a value, without an index a byte.
+`split` walks the columns, not the rows: for column j it reads kind and length of all rows at their current
+offsets and advances the offsets. What it leaves, start and end of every value in stream order, is the offsets
+buffer of an Arrow array over the untouched chunk, in which values and the gaps between them take turns. `gather`
+has Arrow take the values out of it, column by column, in one call: a memory copy a value.
+
+Measured for 6,000 rows of 6 columns, ns a value: this take 15, one take a column 40 (20 µs a call), a byte gather
+by repeat and arange 60-300 (it grows with the bytes), a string view cast to string 28.
 """
 
 from __future__ import annotations
@@ -22,8 +25,41 @@ TEXT: Final = ord("t")
 BINARY: Final = ord("b")
 
 _KIND_SHIFT: Final = np.uint64(56)
+_COUNT_SHIFT: Final = np.uint64(48)
 _LENGTH_SHIFT: Final = np.uint64(24)
 _LENGTH_MASK: Final = np.uint64(0xFFFFFFFF)
+_NONE: Final = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTuples:
+    """n tuples of ncols columns, not yet read.
+
+    - `kind` uint8 (ncols, n): `NULL`, `UNCHANGED` (a TOAST value that was not sent), `TEXT` or `BINARY`.
+    - `bounds` int32 (2 n ncols + 1): start and end of each value in `data`, row by row, equal unless it is TEXT
+      or BINARY; the last one once more.
+    - `next` int64 (n): the offset behind each tuple.
+    """
+
+    data: bytes
+    kind: Bytes
+    bounds: Int32s
+    next: Int64s
+
+    def __len__(self) -> int:
+        return len(self.next)
+
+    def starts(self, column: int) -> Int32s:
+        """Where the column's values start in `data`, one a row."""
+        return self._pairs()[:, column, 0]
+
+    def lengths(self, column: int) -> Int32s:
+        """How many bytes the column's values have, one a row."""
+        pairs = self._pairs()
+        return pairs[:, column, 1] - pairs[:, column, 0]
+
+    def _pairs(self) -> Int32s:
+        return self.bounds[:-1].reshape(len(self), len(self.kind), 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,66 +74,45 @@ class Text:
     escaped: Int64s
 
 
-@dataclass(frozen=True, slots=True)
-class SplitTuples:
-    """n tuples of ncols columns, not yet read: arrays of shape (ncols, n), a column contiguous.
-
-    - `kind` uint8: `NULL`, `UNCHANGED` (a TOAST value that was not sent), `TEXT` or `BINARY`.
-    - `start`, `length` int32: the value in `data`; length 0 unless it is TEXT or BINARY.
-    - `next` int64 (n): the offset behind each tuple.
-    """
-
-    data: bytes
-    kind: Bytes
-    start: Int32s
-    length: Int32s
-    next: Int64s
-
-    def __len__(self) -> int:
-        return len(self.next)
-
-    def text(self, column: int, index: Int64s | None = None) -> pa.BinaryArray:
-        """The column's bytes, NULL where the kind is not TEXT; those of the tuples at `index`, NULL for -1."""
-        valid = self.kind[column] == TEXT
-        return gather_text(self.data, self.start[column], self.length[column], valid, index)
-
-    def unchanged(self, column: int) -> Bools | None:
-        """Mask of the rows whose value was not sent, or None when there is none."""
-        mask = self.kind[column] == UNCHANGED
-        return mask if mask.any() else None
-
-
 def split(
     data: bytes, positions: Int64s, ends: Int64s, ncols: int, *, blame: Blame = anonymous
 ) -> SplitTuples:
-    """Find the columns of the tuples that start at `positions` (the count of columns) and may reach to `ends`.
+    """Find the columns of the tuples that start at `positions` (at their count of columns).
 
-    Raises `DecodeError`, made by `blame`, when a tuple has not `ncols` columns, an unknown kind, or passes its
-    end. What follows a tuple (`next` against `ends`) is the caller's to judge.
+    `positions` ascend, and no tuple may pass its own end in `ends`, which lie within `data`. Raises `DecodeError`,
+    made by `blame`, when a tuple has not `ncols` columns, an unknown kind, or passes its end. What follows a tuple
+    (`next` against `ends`) is the caller's to judge.
     """
-    count = len(positions)
-    word = words(data, positions)
-    if ((short := ends - positions < 2 + ncols) | (other := (word >> np.uint64(48)) != ncols)).any():
-        row = first(short | other)
-        found = int(word[row] >> np.uint64(48))
-        message = f"tuple of {found} columns, not {ncols}" if other[row] else "tuple ends too early"
-        raise blame(row, int(positions[row]), message)
-    kind = np.empty((ncols, count), np.uint8)
-    start = np.empty((ncols, count), np.int32)
-    length = np.empty((ncols, count), np.int32)
+    _check_width(data, positions, ends, ncols, blame)
+    rows = len(positions)
+    kind = np.empty((ncols, rows), np.uint8)
+    bounds = np.empty(2 * rows * ncols + 1, np.int32)
+    pairs = bounds[:-1].reshape(rows, ncols, 2)
     at = positions + 2
     for column in range(ncols):
-        at = _step(data, at, ends, (kind[column], start[column], length[column]), column, blame)
-    return SplitTuples(data, kind, start, length, at)
+        at = _step(data, at, ends, (kind[column], pairs[:, column]), column, blame)
+    bounds[-1] = bounds[-2] if rows * ncols else 0
+    return SplitTuples(data, kind, bounds, at)
+
+
+def _check_width(data: bytes, positions: Int64s, ends: Int64s, ncols: int, blame: Blame) -> None:
+    """Every tuple has room for `ncols` columns and says that it has them: what is allocated next is bounded."""
+    room = ends - positions
+    found = words(data, positions) >> _COUNT_SHIFT
+    if (wrong := (room < 2 + ncols) | (found != ncols)).any():
+        row = first(wrong)
+        same = room[row] < 2 or found[row] == ncols
+        message = "tuple ends too early" if same else f"tuple of {found[row]} columns, not {ncols}"
+        raise blame(row, int(positions[row]), message)
 
 
 def _step(
-    data: bytes, at: Int64s, ends: Int64s, out: tuple[Bytes, Int32s, Int32s], column: int, blame: Blame
+    data: bytes, at: Int64s, ends: Int64s, out: tuple[Bytes, Int32s], column: int, blame: Blame
 ) -> Int64s:
     """Read one column of all tuples at `at`; return where the next one stands."""
-    kind, start, length = out
+    kind, pairs = out
     word = words(data, at)
-    kind[:] = word >> _KIND_SHIFT
+    np.right_shift(word, _KIND_SHIFT, out=kind, casting="unsafe")
     word >>= _LENGTH_SHIFT
     word &= _LENGTH_MASK
     size = word.view(np.int64)
@@ -106,13 +121,15 @@ def _step(
     else:
         sent = _sent(kind, at, ends, column, blame)
         size *= sent
-        begin = at + (sent * 4 + 1)
-    after = begin + size
+        begin = at + 1
+        begin[sent] += 4
+    after = size
+    after += begin
     if (past := after > ends).any():
         row = first(past)
         raise blame(row, int(at[row]), f"column {column}: value passes the end of its message")
-    start[:] = begin
-    length[:] = size
+    pairs[:, 0] = begin
+    pairs[:, 1] = after
     return after
 
 
@@ -126,36 +143,52 @@ def _sent(kind: Bytes, at: Int64s, ends: Int64s, column: int, blame: Blame) -> B
     return sent
 
 
-def gather_text(
-    data: bytes, starts: Int32s, lengths: Int32s, valid: Bools, index: Int64s | None = None
-) -> pa.BinaryArray:
-    """The byte strings at ``data[start:start + length]`` as one Arrow array; NULL where not `valid`.
+def gather(tuples: SplitTuples, index: Int64s | None = None) -> tuple[Text, ...]:
+    """The text of every column, NULL where its kind is not TEXT.
 
-    The ranges stand in stream order and do not overlap, as `split` leaves them. `index` picks among them, -1
-    picks NULL; without it they are all taken in order.
+    `index` picks tuples, -1 picks a tuple of NULLs; without it all are taken in order. The columns are slices of
+    one array and keep each other's bytes alive.
     """
-    count = len(starts)
-    offsets = np.empty(2 * count + 1, np.int32)
-    offsets[0:-1:2] = starts
-    np.add(starts, lengths, out=offsets[1::2])
-    offsets[-1] = offsets[-2] if count else 0
-    whole = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    if index is None:
-        missing, picks = ~valid, np.arange(0, 2 * count, 2)
-    else:
-        missing, picks = ~valid[index] | (index < 0) if count else index < 0, 2 * index
-    return whole.take(pa.array(picks, mask=missing if missing.any() else None))
+    ncols, rows = tuples.kind.shape
+    if not ncols or not rows:
+        empty = Text(pa.nulls(rows if index is None else len(index), pa.string()), _NONE)
+        return tuple(empty for _ in range(ncols))
+    places = np.arange(rows) if index is None else index
+    picks = places * (2 * ncols) + np.arange(0, 2 * ncols, 2)[:, None]
+    missing = tuples.kind != TEXT
+    if index is not None:
+        missing = missing[:, index] | (index < 0)
+    chunk = [None, pa.py_buffer(tuples.bounds), pa.py_buffer(tuples.data)]
+    whole = pa.Array.from_buffers(pa.binary(), 2 * rows * ncols, chunk)
+    taken = whole.take(pa.array(picks.ravel(), mask=missing.ravel() if missing.any() else None))
+    return _decode(taken, ncols, len(places))
 
 
-def decode_text(values: pa.BinaryArray) -> Text:
-    """Bytes as UTF-8 text; never fails, see `Text.escaped`."""
+def _decode(taken: pa.BinaryArray, ncols: int, rows: int) -> tuple[Text, ...]:
+    """Cut the values of all columns, one column after the other, into texts."""
+    values = _as_utf8(taken)
+    parts = [values[column * rows : (column + 1) * rows] for column in range(ncols)]
+    if values.type == pa.string():
+        return tuple(Text(part, _NONE) for part in parts)
+    return tuple(escape(part) for part in parts)
+
+
+def _as_utf8(values: pa.BinaryArray) -> pa.Array:
+    """The same array as text, or unchanged when it is not all UTF-8. ASCII needs no closer look."""
+    content = values.buffers()[2]
+    if content is None or not content.size or np.frombuffer(content, np.int8).min() >= 0:
+        return pa.Array.from_buffers(pa.string(), len(values), values.buffers())
     try:
-        return Text(values.cast(pa.string()), np.empty(0, np.int64))
+        return values.cast(pa.string())
     except pa.ArrowInvalid:
-        return _escape(values)
+        return values
 
 
-def _escape(values: pa.BinaryArray) -> Text:
+def escape(values: pa.BinaryArray) -> Text:
+    r"""Bytes as text, whatever they are: what is not UTF-8 stands as ``\xNN``, see `Text.escaped`."""
+    text = _as_utf8(values)
+    if text.type == pa.string():
+        return Text(text, _NONE)
     texts: list[str | None] = []
     escaped: list[int] = []
     for row, value in enumerate(values.to_pylist()):
