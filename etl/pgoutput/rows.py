@@ -70,9 +70,10 @@ class RawRows:
 
     def unchanged(self, column: int) -> Bools | None:
         """n flags: the new value was not sent (unchanged TOAST); None when there is none in this column."""
-        if self.new.unsent is None or not self.new.unsent[column].any():
+        if self.new.unsent is None:
             return None
-        return self.new.unsent[column]
+        mask: Bools = self.new.unsent[column]
+        return mask if mask.any() else None
 
     def old_text(self, column: int) -> Text:
         """The old texts of one column, m rows, those of `old_index`."""
@@ -114,12 +115,11 @@ def decode_rows(frames: Frames, index: Int64s, ncols: int) -> RawRows:
 
 def _columns(tuples: SplitTuples, index: Int64s | None = None) -> TextColumns:
     """The tuples' values; those at `index`, where -1 is a row without a tuple."""
-    unsent: Bools | None = tuples.kind == UNCHANGED
-    if not np.any(unsent):
-        unsent = None
-    elif index is not None:
+    unsent: Bools = tuples.kind == UNCHANGED
+    if index is not None and unsent.any():
         unsent = unsent[:, index] & (index >= 0)
-    return TextColumns(len(tuples) if index is None else len(index), gather(tuples, index), unsent)
+    rows = len(tuples) if index is None else len(index)
+    return TextColumns(rows, gather(tuples, index), unsent if unsent.any() else None)
 
 
 def _subtags(frames: Frames, index: Int64s) -> Bytes:
