@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from etl.pgoutput.wire import Blame, Bools, Bytes, Int32s, Int64s, anonymous, first, words
+from etl.pgoutput.wire import Blame, Bools, Bytes, Int32s, Int64s, UInt64s, anonymous, first, reader, words
 
 NULL: Final = ord("n")
 UNCHANGED: Final = ord("u")
@@ -89,8 +89,11 @@ def split(
     bounds = np.empty(2 * rows * ncols + 1, np.int32)
     pairs = bounds[:-1].reshape(rows, ncols, 2)
     at = positions + 2
+    read = reader(data, ends)
     for column in range(ncols):
-        at = _step(data, at, ends, (kind[column], pairs[:, column]), column, blame)
+        out = (kind[column], pairs[:, column])
+        after = _all_text(read(at), at, ends, out)
+        at = _mixed(read(at), at, ends, out, column, blame) if after is None else after
     bounds[-1] = bounds[-2] if rows * ncols else 0
     return SplitTuples(data, kind, bounds, at)
 
@@ -106,25 +109,37 @@ def _check_width(data: bytes, positions: Int64s, ends: Int64s, ncols: int, blame
         raise blame(row, int(positions[row]), message)
 
 
-def _step(
-    data: bytes, at: Int64s, ends: Int64s, out: tuple[Bytes, Int32s], column: int, blame: Blame
-) -> Int64s:
-    """Read one column of all tuples at `at`; return where the next one stands."""
+def _all_text(word: UInt64s, at: Int64s, ends: Int64s, out: tuple[Bytes, Int32s]) -> Int64s | None:
+    """Read one column at `at` on the guess that every value is TEXT; None when one is not, or passes its end.
+
+    Kind and length are read as one number. Less the kind 't' it is the length; another kind makes it negative or
+    beyond 2³², so that the one comparison with the ends judges the kind, too.
+    """
     kind, pairs = out
-    word = words(data, at)
-    np.right_shift(word, _KIND_SHIFT, out=kind, casting="unsafe")
+    begin = at + 5
+    word >>= _LENGTH_SHIFT
+    after = word.view(np.int64)
+    after += begin
+    after -= TEXT << 32
+    if np.count_nonzero(word > ends.view(np.uint64)):
+        return None
+    kind.fill(TEXT)
+    pairs[:, 0] = begin
+    pairs[:, 1] = after
+    return after
+
+
+def _mixed(
+    word: UInt64s, at: Int64s, ends: Int64s, out: tuple[Bytes, Int32s], column: int, blame: Blame
+) -> Int64s:
+    """Read one column at `at` whatever the kinds are; return where the next one stands."""
+    kind, pairs = out
+    kind[:] = word >> _KIND_SHIFT
     word >>= _LENGTH_SHIFT
     word &= _LENGTH_MASK
-    size = word.view(np.int64)
-    if (kind == TEXT).all():
-        begin = at + 5
-    else:
-        sent = _sent(kind, at, ends, column, blame)
-        size *= sent
-        begin = at + 1
-        begin[sent] += 4
-    after = size
-    after += begin
+    sent = _sent(kind, at, ends, column, blame)
+    begin = at + 1 + 4 * sent
+    after = begin + word.view(np.int64) * sent
     if (past := after > ends).any():
         row = first(past)
         raise blame(row, int(at[row]), f"column {column}: value passes the end of its message")

@@ -7,6 +7,7 @@ them), and one word holds both the kind and the length of a column.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -48,14 +49,23 @@ def words(data: bytes, positions: Int64s) -> UInt64s:
     Positions are 0 … len(data); what would stand past the end reads as zero, so a reader may look before it
     checks, and must check afterwards.
     """
-    if not len(positions):
-        return np.empty(0, np.uint64)
+    return reader(data, positions)(positions)
+
+
+def reader(data: bytes, limits: Int64s) -> Callable[[Int64s], UInt64s]:
+    """`words` of `data` for many arrays of positions, none of which exceeds the largest of `limits`."""
     if len(data) < 8:
         data = data.ljust(8, b"\0")
     last = len(data) - 8
     view: UInt64s = np.ndarray((last + 1,), "<u8", data, 0, (1,))
-    if int(positions.max()) <= last:
+    inside = not len(limits) or int(limits.max()) <= last
+
+    def read_inside(positions: Int64s) -> UInt64s:
         return view[positions].byteswap(inplace=True)
-    within = np.minimum(positions, last)
-    missing = ((positions - within) << 3).astype(np.uint64)
-    return view[within].byteswap(inplace=True) << missing
+
+    def read_past_end(positions: Int64s) -> UInt64s:
+        within = np.minimum(positions, last)
+        missing = ((positions - within) << 3).astype(np.uint64)
+        return view[within].byteswap(inplace=True) << missing
+
+    return read_inside if inside else read_past_end
