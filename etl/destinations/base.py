@@ -48,6 +48,7 @@ class Capabilities:
     `transactional_ddl`: the operations of one plan and the watermark commit as one unit.
     `multi_table_transactions`: one write of several tables commits as one unit.
     `exact_old_rows`: tables without a key can be mirrored by full-row identity with multiplicity.
+    `case_insensitive_names`: two names that differ only in case are one name.
     """
 
     transactional_ddl: bool
@@ -57,6 +58,7 @@ class Capabilities:
     drop_column: bool = True
     set_default: bool = True
     drop_default: bool = True
+    case_insensitive_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,9 @@ class TableChanges:
 class Destination(ABC):
     """Base of all destinations. Not thread-safe: the apply worker is its only caller.
 
-    Every method raises `etl.errors.DestinationError` subclasses only. A write that returns is durable.
+    Every method raises `etl.errors.DestinationError` subclasses only. A write that returns is durable. The `table` of a
+    `DestinationTableError` is the `DestinationTable.name` at fault: the writer goes on without that table. After a
+    `DestinationUnavailableError` nothing is known of the last write: close, open again and read `watermarks`.
     """
 
     name: str
@@ -104,9 +108,10 @@ class Destination(ABC):
 
     @abstractmethod
     def check_schema(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
-        """Refuse a schema the destination cannot hold before any DDL (case-colliding names …).
+        """Refuse a schema the destination cannot hold before any DDL.
 
-        Raises `DestinationTableError` naming table and columns.
+        Case-colliding names, a name another table has, a key that existing rows lack. Raises `DestinationTableError`
+        naming table and columns.
         """
 
     @abstractmethod
@@ -144,10 +149,11 @@ class Destination(ABC):
         """Mark the copy complete and set the watermark below which the stream's changes are already in it."""
 
     @abstractmethod
-    def write_changes(self, writes: Sequence[TableChanges]) -> None:
+    def write_changes(self, writes: Sequence[TableChanges]) -> Mapping[int, int]:
         """Apply row changes and truncates with their watermarks; durable on return.
 
         One transaction for all tables where `multi_table_transactions`, otherwise one per table in the given order.
+        Returns table oid → old rows that an update or delete meant and that were not there (left out when none).
         """
 
     @abstractmethod
@@ -156,11 +162,14 @@ class Destination(ABC):
 
     @abstractmethod
     def set_watermark(self, table: DestinationTable, watermark: Position) -> None:
-        """Advance the watermark alone; inside `transaction` it commits with the schema operations."""
+        """Set the watermark alone; inside `transaction` it commits with the schema operations."""
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """One unit for the operations of a plan where `transactional_ddl`; otherwise no effect."""
+        """One unit for the operations of a plan where `transactional_ddl`; otherwise no effect.
+
+        An error inside rolls everything back and goes on upwards.
+        """
         yield
 
 
