@@ -137,8 +137,8 @@ def _split(frames: Frames, index: Int64s, at: Int64s, ncols: int) -> SplitTuples
         return frames.error(int(index[row]), at, message)
 
     tuples = split(frames.data, at, frames.end[index], ncols, blame=blame)
-    if (binary := (tuples.kind == BINARY).any(axis=0)).any():
-        row = first(binary)
+    if (binary := tuples.kind == BINARY).any():
+        row = first(binary.any(axis=0))
         raise blame(row, int(at[row]), "a value is in binary format, though text was asked for")
     return tuples
 
