@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from etl.pgoutput.value_text import Bytes, Int32s, Mask, Rows, rows_of, variable_width
+from etl.pgoutput.value_text import Bytes, Int32s, Mask, Rows, rows_of, spans
 
 _OPEN, _CLOSE, _COMMA, _QUOTE, _BACKSLASH, _BRACKET = b'{},"\\['
 _NULL_UPPER = np.frombuffer(b"NULL", np.uint8)
@@ -28,7 +28,6 @@ class Elements:
 
     text: pa.Array
     offsets: Int32s
-    valid: Mask | None
 
 
 def not_one_dimensional(text: pa.Array) -> Mask | None:
@@ -41,87 +40,76 @@ def not_one_dimensional(text: pa.Array) -> Mask | None:
     shaped = (first == _BRACKET) | ((first == _OPEN) & (second == _OPEN))
     if not shaped.any():
         return None
-    if rows.valid is None:
-        return shaped
-    mask = np.zeros(len(text), np.bool_)
-    mask[rows.valid] = shaped
+    mask: Mask = rows.of_all(shaped)
     return mask
 
 
 def elements_of(text: pa.Array) -> Elements:
     """Take apart rows that are all NULL or one-dimensional. Raises `ValueError` on text that is no array."""
     rows = rows_of(text)
-    data = rows.data
-    dropped, quotes = _quoting(data)
-    marks = _structure(data, quotes)
+    present, data = rows.without_nulls(), rows.data
+    escaping = _escaping(data)
+    marks, quotes = _structure(data, escaping)
     kinds = data[marks]
-    present = rows.without_nulls()
-    _check_braces(marks, kinds, present)
+    _check_braces(kinds, data, present)
 
     # An element reaches from one mark to the next, unless the mark closes a row.
-    begins = np.flatnonzero(kinds != _CLOSE)
-    starts, ends = marks[begins] + 1, marks[begins + 1]
-    quoted = data[starts] == _QUOTE
-    empty = starts == ends
-    if (empty & ((kinds[begins] != _OPEN) | (kinds[begins + 1] != _CLOSE))).any():
+    begins = kinds[:-1] != _CLOSE
+    starts, ends = marks[:-1][begins] + 1, marks[1:][begins]
+    firsts = np.flatnonzero(kinds[:-1][begins] == _OPEN)
+    counts = np.diff(np.append(firsts, len(starts)))
+    exists = starts != ends
+    counts[~exists[firsts]] -= 1
+    if counts.sum() != exists.sum() or counts.min(initial=0) < 0:
         raise ValueError("an element without text")
-    if (data[ends[quoted] - 1] != _QUOTE).any():
-        raise ValueError("text after a closing quote")
-
-    row_of_element = np.cumsum(kinds[begins] == _OPEN) - 1
-    exists = ~empty
-    counts = np.zeros(len(text), np.int64)
-    counts[slice(None) if rows.valid is None else rows.valid] = np.bincount(
-        row_of_element[exists], minlength=len(present.starts)
-    )
-    keep = np.ones(len(data), np.bool_)
-    keep[marks] = False
-    keep[quotes] = False
-    keep[dropped] = False
-    null = _reads_null(data, starts, ends, quoted)
-    keep[starts[null][:, None] + np.arange(4)] = False
-    kept_before = np.append(0, np.cumsum(keep, dtype=np.int32))
-    child_offsets = np.append(kept_before[starts[exists]], kept_before[-1])
-    not_null = ~null[exists]
-    child_valid = None if not_null.all() else not_null
-    child = variable_width(data[keep], child_offsets, child_valid, text.type)
-    return Elements(child, np.append(0, np.cumsum(counts)).astype(np.int32), rows.valid)
+    null = _reads_null(data, starts, ends)
+    if quotes:
+        quoted = data[starts] == _QUOTE
+        starts, ends = starts + quoted, ends - quoted
+        if 2 * quoted.sum() != quotes or (data[ends[quoted]] != _QUOTE).any():
+            raise ValueError("text beside a quoted element")
+    if len(escaping):
+        data = np.delete(data, escaping)
+        starts, ends = (bounds - np.searchsorted(escaping, bounds) for bounds in (starts, ends))
+    chosen = np.flatnonzero(exists)
+    child = spans(data, starts, ends, chosen, null[chosen] if null.any() else None, text.type)
+    offsets = np.append(0, np.cumsum(rows.of_all(counts))).astype(np.int32)
+    return Elements(child, offsets)
 
 
-def _quoting(data: Bytes) -> tuple[Positions, Positions]:
-    """Positions of the escaping backslashes, and of the quotes that open or close an element."""
+def _escaping(data: Bytes) -> Positions:
+    """Positions of the backslashes that escape the next byte: every second one of a run is text itself."""
     backslashes = np.flatnonzero(data == _BACKSLASH)
-    quotes = np.flatnonzero(data == _QUOTE)
-    if len(backslashes) == 0:
-        return backslashes, quotes
-    # In a run of backslashes every second one is text, escaped by the one before it.
     ordinal = np.arange(len(backslashes))
-    begins_run = np.append(True, np.diff(backslashes) != 1)
+    begins_run = np.diff(backslashes, prepend=-2) != 1
     run_start = np.maximum.accumulate(np.where(begins_run, ordinal, 0))
-    escaping = backslashes[(ordinal - run_start) % 2 == 0]
-    return escaping, np.setdiff1d(quotes, escaping + 1, assume_unique=True)
+    return backslashes[(ordinal - run_start) % 2 == 0]
 
 
-def _structure(data: Bytes, quotes: Positions) -> Positions:
-    """Positions of the braces and commas outside quotes."""
-    marks = np.flatnonzero((data == _COMMA) | (data == _OPEN) | (data == _CLOSE))
-    if len(quotes) == 0:
-        return marks
-    toggles = np.zeros(len(data), np.uint8)
-    toggles[quotes] = 1
-    inside = np.bitwise_xor.accumulate(toggles)
-    return marks[inside[marks] == 0]
+def _structure(data: Bytes, escaping: Positions) -> tuple[Positions, int]:
+    """Positions of the braces and commas outside quotes, and the number of quotes that open or close an element."""
+    candidates = (data == _COMMA) | (data == _OPEN) | (data == _CLOSE) | (data == _QUOTE)
+    if len(escaping):
+        candidates[np.minimum(escaping + 1, len(data) - 1)] = False
+    marks = np.flatnonzero(candidates)
+    is_quote = data[marks] == _QUOTE
+    quotes = int(np.count_nonzero(is_quote))
+    if quotes:
+        inside = np.cumsum(is_quote, dtype=np.int32) & 1
+        marks = marks[~(is_quote | (inside == 1))]
+    return marks, quotes
 
 
-def _check_braces(marks: Positions, kinds: Bytes, present: Rows) -> None:
-    opens, closes = marks[kinds == _OPEN], marks[kinds == _CLOSE]
-    if not (np.array_equal(opens, present.starts) and np.array_equal(closes, present.ends - 1)):
+def _check_braces(kinds: Bytes, data: Bytes, present: Rows) -> None:
+    edges = (data[present.starts] == _OPEN) & (data[present.ends - 1] == _CLOSE)
+    opens, closes = np.count_nonzero(kinds == _OPEN), np.count_nonzero(kinds == _CLOSE)
+    if not (edges.all() and opens == closes == present.count):
         raise ValueError("not a one-dimensional array")
 
 
-def _reads_null(data: Bytes, starts: Positions, ends: Positions, quoted: Mask) -> Mask:
-    null: Mask = (ends - starts == 4) & ~quoted
+def _reads_null(data: Bytes, starts: Positions, ends: Positions) -> Mask:
+    null: Mask = ends - starts == len(_NULL_UPPER)
     candidates = np.flatnonzero(null)
-    letters = data[starts[candidates][:, None] + np.arange(4)] & _UPPER
+    letters = data[starts[candidates][:, None] + np.arange(len(_NULL_UPPER))] & _UPPER
     null[candidates] = (letters == _NULL_UPPER).all(axis=1)
     return null

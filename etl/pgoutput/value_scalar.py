@@ -10,27 +10,23 @@ from __future__ import annotations
 import binascii
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl.pgoutput.value_text import (
     Mask,
-    Rows,
     as_string,
     rows_of,
     rows_where,
     select,
+    spans,
     validity_buffer,
-    variable_width,
 )
 
 Parsed = tuple[pa.Array, Mask | None]
 
 _NUMERIC_SPECIAL = pa.array(["NaN", "Infinity", "-Infinity"])
 _NUMERIC = r"^-?[0-9]+(\.[0-9]+)?$"
-#: Up to this precision a decimal is read as an int64; Arrow's own decimal parser costs twice as much.
-_INT64_DIGITS = 18
 _MAX_DIGITS = 38
 
 
@@ -42,19 +38,11 @@ def number(text: pa.Array, target: pa.DataType) -> Parsed:
 def boolean(text: pa.Array, target: pa.DataType) -> Parsed:
     """``t`` and ``f`` (manual, "Boolean Type")."""
     rows = rows_of(text)
-    present = rows.lengths if rows.valid is None else rows.lengths[rows.valid]
     true = rows.data == ord("t")
-    if (present != 1).any() or not (true | (rows.data == ord("f"))).all():
+    if (rows.without_nulls().lengths != 1).any() or not (true | (rows.data == ord("f"))).all():
         raise ValueError("neither t nor f")
-    return pa.array(_spread(true, rows.valid), target, mask=None if rows.valid is None else ~rows.valid), None
-
-
-def _spread(values: Mask, valid: Mask | None) -> Mask:
-    if valid is None:
-        return values
-    spread = np.zeros(len(valid), np.bool_)
-    spread[valid] = values
-    return spread
+    bits = np.packbits(rows.of_all(true), bitorder="little")
+    return pa.Array.from_buffers(target, rows.count, [validity_buffer(rows.valid), pa.py_buffer(bits)]), None
 
 
 def hex_bytes(text: pa.Array, target: pa.DataType) -> Parsed:
@@ -70,31 +58,32 @@ def hex_bytes(text: pa.Array, target: pa.DataType) -> Parsed:
     # The prefixes become zero bytes, so that one call decodes all rows; then those bytes are left out.
     digits[present.starts] = digits[present.starts + 1] = ord("0")
     decoded = np.frombuffer(binascii.unhexlify(digits), np.uint8)
-    keep = np.ones(len(decoded), np.bool_)
-    keep[present.starts >> 1] = False
-    before = np.arange(len(text) + 1) if rows.valid is None else np.append(0, np.cumsum(rows.valid))
-    return variable_width(decoded[keep], (rows.offsets >> 1) - before, rows.valid, target), None
+    null = None if rows.valid is None else ~rows.valid
+    starts = (rows.starts >> 1) + (1 if rows.valid is None else rows.valid)
+    return spans(decoded, starts, rows.ends >> 1, np.arange(rows.count), null, target), None
 
 
 def decimal(text: pa.Array, target: pa.DataType) -> Parsed:
     """``numeric(p,s)`` as decimal128: what does not fit (NaN, ±Infinity, too many digits) is unrepresentable."""
     text = as_string(text)
-    parsed = _plain_decimal(text, target)
+    parsed = _as_declared(text, target)
     if parsed is not None:
         return parsed, None
-    fits = pc.match_substring_regex(text, _decimal_pattern(target))
-    others = text.filter(pc.invert(fits))
-    printed = pc.or_(pc.is_in(others, _NUMERIC_SPECIAL), pc.match_substring_regex(others, _NUMERIC))
-    if pc.any(pc.invert(printed)).as_py():
-        raise ValueError("not a number")
+    unfit = pc.is_in(text, _NUMERIC_SPECIAL)
+    parsed = _as_declared(select(text, pc.invert(unfit)), target)
+    if parsed is None:
+        fits = pc.match_substring_regex(text, _fitting(target))
+        printed = pc.or_(unfit, pc.match_substring_regex(text, _NUMERIC))
+        if pc.any(pc.invert(printed)).as_py():
+            raise ValueError("not a number")
+        unfit = pc.invert(fits)
+        parsed = select(text, fits).cast(target)
     unrepresentable = np.zeros(len(text), np.bool_)
-    unrepresentable[rows_where(pc.invert(fits))] = True
-    kept = select(text, fits)
-    parsed = _plain_decimal(kept, target)
-    return (kept.cast(target) if parsed is None else parsed), unrepresentable
+    unrepresentable[rows_where(unfit)] = True
+    return parsed, unrepresentable if unrepresentable.any() else None
 
 
-def _plain_decimal(text: pa.Array, target: pa.DataType) -> pa.Array | None:
+def _as_declared(text: pa.Array, target: pa.DataType) -> pa.Array | None:
     """Every value, when each is finite with exactly the declared fraction, as Postgres prints it; else None.
 
     Arrow's string to decimal cast wraps around silently beyond 38 digits, also when it only scales a value up.
@@ -102,37 +91,20 @@ def _plain_decimal(text: pa.Array, target: pa.DataType) -> pa.Array | None:
     """
     rows = rows_of(text)
     present = rows.without_nulls()
-    scale = target.scale
-    point = 1 if scale else 0
-    shortest, longest = present.lengths.min(initial=_MAX_DIGITS), present.lengths.max(initial=0)
-    if shortest <= scale + point or longest > _MAX_DIGITS + point:
+    scale, point = target.scale, int(target.scale > 0)
+    lengths = present.lengths
+    shortest, longest = lengths.min(initial=_MAX_DIGITS), lengths.max(initial=0)
+    if shortest <= scale + point or longest > _MAX_DIGITS + point or rows.has_letters:
         return None
     if point and (rows.data[present.ends - 1 - scale] != ord(".")).any():
         return None
     try:
-        if target.precision > _INT64_DIGITS:
-            return text.cast(target)
-        return _int64_decimal(text, rows, present, target)
+        return text.cast(target)
     except pa.ArrowInvalid:
         return None
 
 
-def _int64_decimal(text: pa.Array, rows: Rows, present: Rows, target: pa.DataType) -> pa.Array | None:
-    if target.scale:
-        keep = np.ones(len(rows.data), np.bool_)
-        keep[present.ends - 1 - target.scale] = False
-        before = np.arange(len(text) + 1) if rows.valid is None else np.append(0, np.cumsum(rows.valid))
-        text = variable_width(rows.data[keep], rows.offsets - before, rows.valid, pa.string())
-    unscaled = text.cast(pa.int64()).fill_null(0).to_numpy()
-    if len(unscaled) and max(-int(unscaled.min()), int(unscaled.max())) >= 10**target.precision:
-        return None
-    words: npt.NDArray[np.int64] = np.empty((len(unscaled), 2), np.int64)
-    words[:, 0] = unscaled
-    np.right_shift(unscaled, 63, out=words[:, 1])
-    return pa.Array.from_buffers(target, len(unscaled), [validity_buffer(rows.valid), pa.py_buffer(words)])
-
-
-def _decimal_pattern(target: pa.DataType) -> str:
+def _fitting(target: pa.DataType) -> str:
     whole = target.precision - target.scale
     digits = f"[0-9]{{1,{whole}}}" if whole else "0"
     fraction = rf"(\.[0-9]{{1,{target.scale}}})?" if target.scale else ""

@@ -34,6 +34,11 @@ class Rows:
         return self.offsets[:-1]
 
     @property
+    def count(self) -> int:
+        """The number of rows, n."""
+        return len(self.offsets) - 1
+
+    @property
     def ends(self) -> Int32s:
         """One past the last byte of each row."""
         return self.offsets[1:]
@@ -43,11 +48,27 @@ class Rows:
         """Bytes of each row."""
         return np.diff(self.offsets)
 
+    @property
+    def has_letters(self) -> bool:
+        """True when any row holds a letter: in a column of numbers or times, a special value.
+
+        Asked before Arrow parses a column: it reports every value it cannot read, at a microsecond each.
+        """
+        return bool(self.data.max(initial=0) >= ord("A"))
+
     def without_nulls(self) -> Rows:
         """The rows that are not NULL, over the same bytes."""
         if self.valid is None:
             return self
         return Rows(self.data, np.append(self.starts[self.valid], self.offsets[-1]), None)
+
+    def of_all(self, present: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """Spread one value per row that is not NULL over all rows, 0 where NULL."""
+        if self.valid is None:
+            return present
+        values = np.zeros(self.count, present.dtype)
+        values[self.valid] = present
+        return values
 
 
 def rows_of(text: pa.Array) -> Rows:
@@ -101,6 +122,27 @@ def variable_width(
         pa.py_buffer(data),
     ]
     return pa.Array.from_buffers(target, len(offsets) - 1, buffers)
+
+
+def spans(
+    data: Bytes,
+    starts: npt.NDArray[np.signedinteger],
+    ends: npt.NDArray[np.signedinteger],
+    rows: npt.NDArray[np.int64],
+    null: Mask | None,
+    target: pa.DataType,
+) -> pa.Array:
+    """Copy the chosen `rows` of the ascending, disjoint spans ``data[starts[i]:ends[i]]`` into a new array.
+
+    `null` says which of the chosen rows are NULL instead.
+    """
+    # Spans and the gaps between them are the rows of one array without gaps, of which Arrow takes every other one.
+    bounds = np.empty(2 * len(starts) + 1, np.int32)
+    bounds[0:-1:2] = starts
+    bounds[1::2] = ends
+    bounds[-1] = len(data)
+    both = variable_width(data, bounds, None, target)
+    return both.take(pa.array(rows * 2, mask=null))
 
 
 def as_string(text: pa.Array) -> pa.Array:

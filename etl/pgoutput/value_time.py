@@ -1,7 +1,8 @@
 """Dates and times in ISO style: from a column of text to one typed array.
 
 Arrow reads the years 0001 to 9999 of a whole column in one call. Only when that fails are the values it cannot read
-(±infinity, BC, later years, odd offsets) found and computed one by one; the others still go through Arrow.
+found: ±infinity are set at once, BC, later years and odd offsets are computed one by one, the others still go through
+Arrow.
 The converters follow the shape of `etl.pgoutput.value_scalar`.
 """
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from etl.pgoutput.value_text import Mask, as_string, fixed_width, rows_of, rows_where, select, validity
+from etl.pgoutput.value_text import Bytes, Mask, as_string, fixed_width, rows_of, rows_where, select, validity
 from etl.schema.types import (
     DATE_INFINITY,
     DATE_MINUS_INFINITY,
@@ -29,7 +30,7 @@ Parsed = tuple[pa.Array, Mask | None]
 _DAY: Final = 86_400_000_000
 _SECOND: Final = 1_000_000
 
-_PLAIN_DATE: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_DATE: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _PLAIN_TIMESTAMP: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 _PLAIN_TIMESTAMPTZ: Final = _PLAIN_TIMESTAMP[:-1] + r"[+-][0-9]{2}(:[0-9]{2})?$"
 
@@ -44,12 +45,13 @@ _TIMESTAMP: Final = re.compile(
 def date(text: pa.Array, target: pa.DataType) -> Parsed:
     """``date``: days since 1970-01-01; every date of Postgres fits, ±infinity are the sentinels."""
     text = as_string(text)
-    try:
-        return text.cast(target), None
-    except pa.ArrowInvalid:
-        infinities = (DATE_INFINITY, DATE_MINUS_INFINITY)
-        days, _ = _with_specials(text.cast(pa.string()), target, _PLAIN_DATE, infinities, _days_of)
-        return fixed_width(days.astype(np.int32), validity(text), target), None
+    array = _all_plain(text, target)
+    if array is not None:
+        return array, None
+    plain, rest = _plain(text, zoned=False)
+    days = plain.cast(target).view(pa.int32()).fill_null(0).to_numpy().copy()
+    _read_rest(text, rest, days, (DATE_INFINITY, DATE_MINUS_INFINITY), _days_of)
+    return fixed_width(days, validity(text), target), None
 
 
 def timestamp(text: pa.Array, target: pa.DataType) -> Parsed:
@@ -58,43 +60,75 @@ def timestamp(text: pa.Array, target: pa.DataType) -> Parsed:
     ±infinity are the sentinels; a finite value at or beyond them (years above 294246) is unrepresentable.
     """
     text = as_string(text)
+    array = _all_plain(text, target)
+    if array is not None:
+        return array, None
+    zoned = target.tz is not None
+    plain, rest = _plain(text, zoned=zoned)
+    micros = plain.cast(target).view(pa.int64()).fill_null(0).to_numpy().copy()
+    infinities = (TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY)
+    beyond = _read_rest(text, rest, micros, infinities, _utc_micros if zoned else _local_micros)
+    valid = validity(text)
+    if beyond is not None:
+        valid = ~beyond if valid is None else valid & ~beyond
+    return fixed_width(micros, valid, target), beyond
+
+
+def _all_plain(text: pa.Array, target: pa.DataType) -> pa.Array | None:
+    """The whole column in one call, when Arrow reads every value."""
+    if rows_of(text).has_letters:
+        return None
     try:
-        return text.cast(target), None
+        return text.cast(target)
     except pa.ArrowInvalid:
-        plain, of = (
-            (_PLAIN_TIMESTAMP, _local_micros) if target.tz is None else (_PLAIN_TIMESTAMPTZ, _utc_micros)
+        return None
+
+
+def _plain(text: pa.Array, *, zoned: bool) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The values Arrow reads, NULL elsewhere; and the rows of the others: not four digits of year, BC, odd offset."""
+    rows = rows_of(text)
+    last = max(len(rows.data) - 1, 0)
+    irregular = rows.data[np.minimum(rows.starts + 4, last)] != ord("-")
+    irregular |= rows.data[np.maximum(rows.ends - 1, 0)] == ord("C")
+    if zoned:
+        irregular |= ~(
+            _is_sign(rows.data[np.maximum(rows.ends - 3, 0)])
+            | _is_sign(rows.data[np.maximum(rows.ends - 6, 0)])
         )
-        infinities = (TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY)
-        micros, unrepresentable = _with_specials(text, target, plain, infinities, of)
-        valid = validity(text)
-        if unrepresentable is not None:
-            valid = ~unrepresentable if valid is None else valid & ~unrepresentable
-        return fixed_width(micros, valid, target), unrepresentable
+    if rows.valid is not None:
+        irregular &= rows.valid
+    return select(text, pa.array(~irregular)), np.flatnonzero(irregular)
 
 
-def _with_specials(
+def _is_sign(characters: Bytes) -> Mask:
+    return (characters == ord("+")) | (characters == ord("-"))
+
+
+def _read_rest(
     text: pa.Array,
-    target: pa.DataType,
-    plain: str,
+    rest: npt.NDArray[np.int64],
+    values: npt.NDArray[np.signedinteger],
     infinities: tuple[int, int],
     value_of: Callable[[str], int | None],
-) -> tuple[npt.NDArray[np.int64], Mask | None]:
-    """Raw values of all rows (0 where NULL), and where `value_of` found none."""
-    infinite, minus_infinite = pc.equal(text, "infinity"), pc.equal(text, "-infinity")
-    regular = pc.match_substring_regex(text, plain)
-    raw = pa.int32() if pa.types.is_date32(target) else pa.int64()
-    values = select(text, regular).cast(target).view(raw).fill_null(0).to_numpy().astype(np.int64)
-    values[rows_where(infinite)] = infinities[0]
-    values[rows_where(minus_infinite)] = infinities[1]
-    others = rows_where(pc.invert(pc.or_(regular, pc.or_(infinite, minus_infinite))))
-    unrepresentable = np.zeros(len(values), np.bool_)
-    for row, value in zip(others, text.take(pa.array(others)).to_pylist(), strict=True):
+) -> Mask | None:
+    """Fill `values` at the rows `rest`; the mask of those for which `value_of` found none."""
+    texts = text.take(pa.array(rest))
+    infinite, minus_infinite = pc.equal(texts, "infinity"), pc.equal(texts, "-infinity")
+    values[rest[rows_where(infinite)]] = infinities[0]
+    values[rest[rows_where(minus_infinite)]] = infinities[1]
+    finite = rows_where(pc.invert(pc.or_(infinite, minus_infinite)))
+    beyond = []
+    for row, value in zip(rest[finite], texts.take(pa.array(finite)).to_pylist(), strict=True):
         exact = value_of(value)
         if exact is None:
-            unrepresentable[row] = True
+            beyond.append(row)
         else:
             values[row] = exact
-    return values, unrepresentable if unrepresentable.any() else None
+    if not beyond:
+        return None
+    mask = np.zeros(len(values), np.bool_)
+    mask[beyond] = True
+    return mask
 
 
 def _days_of(value: str) -> int:
@@ -144,47 +178,56 @@ def _days_from_civil(year: int, month: int, day: int) -> int:
 
 
 # --- time of day ----------------------------------------------------------------------------------------------
+# Arrow has no parser for it. Eight characters of every row are read as one 64-bit number, the first in the lowest
+# byte, and taken apart by arithmetic on the whole column.
 
-_BLANK_TIME: Final = np.uint64(int.from_bytes(b"00:00:00", "little"))
-_COLONS: Final = np.uint64(0x0000FF0000FF0000)
-_BLANK_FRACTION: Final = np.uint64(int.from_bytes(b"000000\0\0", "little"))
-_FRACTION_DIGITS: Final = np.array([(1 << 8 * digits) - 1 for digits in range(7)], np.uint64)
-_PADDING: Final = np.zeros(16, np.uint8)
+Words = npt.NDArray[np.uint64]
 
 
 def time_of_day(text: pa.Array, target: pa.DataType) -> Parsed:
-    """``time``: microseconds since midnight, ``24:00:00`` included; Arrow has no parser for it.
-
-    The eight bytes ``HH:MM:SS`` of every row are read as one 64-bit number and taken apart by arithmetic, then the
-    up to six digits after the point likewise.
-    """
+    """``time``: microseconds since midnight, ``24:00:00`` included."""
     rows = rows_of(text)
     present = rows.without_nulls()
-    lengths = present.lengths
-    if len(lengths) and (lengths.min() < 8 or lengths.max() > 15 or (lengths == 9).any()):
+    lengths, starts = present.lengths, present.starts
+    if not ((lengths == 8) | ((lengths > 9) & (lengths < 16))).all():
         raise ValueError("not a time")
-    padded = np.concatenate((rows.data, _PADDING))
-    words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
-    clock = words[present.starts] ^ _BLANK_TIME
-    if (clock & _COLONS).any() or (padded[present.starts + 8][lengths > 8] != ord(".")).any():
-        raise ValueError("not a time")
-    pairs = _pairs(clock)
-    hours, minutes, seconds = pairs & 0xFF, pairs >> 24 & 0xFF, pairs >> 48 & 0xFF
+    clock = _words(rows.data, starts) ^ _CLOCK
+    pair = _pairs(clock)
+    hours, minutes, seconds = pair & 0xFF, pair >> 24 & 0xFF, pair >> 48 & 0xFF
     micros = ((hours * 60 + minutes) * 60 + seconds) * _SECOND
-    digits = np.maximum(lengths - 9, 0)
-    if digits.any():
-        fraction = (words[present.starts + 9] ^ _BLANK_FRACTION) & _FRACTION_DIGITS[digits]
-        pairs = _pairs(fraction)
-        micros += (pairs & 0xFF) * 10_000 + (pairs >> 16 & 0xFF) * 100 + (pairs >> 32 & 0xFF)
-    if ((minutes > 59) | (seconds > 59) | (micros > _DAY)).any():
+    if lengths.max(initial=0) > 8:
+        if (rows.data[starts[lengths > 8] + 8] != ord(".")).any():
+            raise ValueError("not a time")
+        digits = _words(rows.data, starts + 9) ^ _FRACTION
+        pair = _pairs(digits & _FIRST[np.maximum(lengths - 9, 0)])
+        micros += (pair & 0xFF) * 10_000 + (pair >> 16 & 0xFF) * 100 + (pair >> 32 & 0xFF)
+    if ((clock & _COLONS != 0) | (minutes > 59) | (seconds > 59) | (micros > _DAY)).any():
         raise ValueError("not a time")
-    values = np.zeros(len(text), np.int64)
-    values[slice(None) if rows.valid is None else rows.valid] = micros.view(np.int64)
-    return fixed_width(values, rows.valid, target), None
+    return fixed_width(rows.of_all(micros.view(np.int64)), rows.valid, target), None
 
 
-def _pairs(digits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Ten times each byte plus the next one, in place of the byte; every byte must be a digit's value."""
+def _word(pattern: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(pattern, "little"))
+
+
+#: Layouts to XOR with: digits at the zeros become their values, the right separators zero.
+_CLOCK: Final = _word(b"00:00:00")
+_FRACTION: Final = _word(b"000000\0\0")
+_COLONS: Final = _word(b"\0\0\xff\0\0\xff\0\0")
+#: ``_FIRST[k]`` keeps the first k characters of a word.
+_FIRST: Final = np.array([(1 << 8 * kept) - 1 for kept in range(7)], np.uint64)
+_PADDING: Final = np.zeros(16, np.uint8)
+
+
+def _words(data: Bytes, starts: npt.NDArray[np.signedinteger]) -> Words:
+    """The eight bytes at each start, zeros beyond the end of `data`."""
+    padded = np.concatenate((data, _PADDING))
+    words: Words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
+    return words[starts]
+
+
+def _pairs(digits: Words) -> Words:
+    """Ten times each byte plus the next one. Raises `ValueError` unless every byte is 0 to 9."""
     if ((digits + 0x0606060606060606 | digits) & 0xF0F0F0F0F0F0F0F0).any():
         raise ValueError("not a digit")
     return digits * 10 + (digits >> 8)
