@@ -7,18 +7,17 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from etl.config.choices import SslMode
 from etl.config.dsn import parse_dsn
 from etl.config.secrets import Secret
 from etl.config.values import NO_BOOL, ConfigModel, resolve_path
 from etl.errors import ConfigError
 from etl.telemetry.redaction import register_secret
-
-SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
 
 _KEYS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert")
 

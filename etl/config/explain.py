@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from etl.config.loader import LoadedConfig
+from etl.config.loader import DEFAULT, LoadedConfig
 from etl.config.secrets import Secret
 from etl.config.yaml_file import Key
 
@@ -24,19 +24,22 @@ class Setting:
 def explain(loaded: LoadedConfig) -> list[Setting]:
     """Every key in the order of the reference."""
     return [
-        Setting(".".join(map(str, key)), value, loaded.origin(key))
-        for key, value in _leaves(loaded.config, ())
+        Setting(".".join(map(str, key)), value, loaded.origin(key) if given else DEFAULT)
+        for key, value, given in _leaves(loaded.config, (), given=True)
     ]
 
 
-def _leaves(value: object, key: Key) -> Iterator[tuple[Key, str | int | bool | None]]:
+def _leaves(value: object, key: Key, *, given: bool) -> Iterator[tuple[Key, str | int | bool | None, bool]]:
     if isinstance(value, Secret):
-        yield key, value.describe()
+        yield key, value.describe(), given
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
-            yield from _leaves(getattr(value, name), (*key, name))
-    elif isinstance(value, tuple):
+            set_here = given and name in value.model_fields_set
+            yield from _leaves(getattr(value, name), (*key, name), given=set_here)
+    elif isinstance(value, tuple) and value:
         for number, item in enumerate(value):
-            yield from _leaves(item, (*key, number))
+            yield from _leaves(item, (*key, number), given=given)
+    elif isinstance(value, tuple):
+        yield key, "[]", given
     else:
-        yield key, value if isinstance(value, bool | int | None) else str(value)
+        yield key, value if isinstance(value, bool | int | None) else str(value), given

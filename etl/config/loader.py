@@ -22,6 +22,7 @@ from etl.config.yaml_file import Document, Key, read_document
 from etl.errors import ConfigError
 
 ENV_PREFIX = "ETL__"
+DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)

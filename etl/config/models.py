@@ -7,13 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from etl.config.choices import LogFormat, LogLevel, Mode
 from etl.config.connection import ConnectionConfig, SourceConfig
 from etl.config.destinations import DestinationConfig
 from etl.config.values import NO_BOOL, ByteSize, ConfigModel, Milliseconds
-
-Mode = Literal["mirror", "changelog"]
-LogLevel = Literal["debug", "info", "warning", "error"]
-LogFormat = Literal["auto", "json", "console"]
 
 _MIB = 1024 * 1024
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 import sys
-import traceback
 from contextlib import AbstractContextManager
 from numbers import Integral
+from traceback import format_exception, walk_tb
 from types import TracebackType
 from typing import Any, Literal, TextIO, cast
 
@@ -154,17 +154,21 @@ def _exception_of(exc_info: object) -> BaseException | None:
 
 
 def place_of(error: BaseException) -> str:
-    """``file.py:line function`` where `error` was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
+    """``file.py:line function`` where `error` was raised: the innermost place in etl, or else the innermost."""
+    places = [
+        (frame.f_globals.get("__name__", ""), frame, line) for frame, line in walk_tb(error.__traceback__)
+    ]
+    ours = [place for place in places if str(place[0]).partition(".")[0] == "etl"]
+    if not places:
         return "unknown"
-    last = frames[-1]
-    return f"{last.filename.rpartition('/')[2]}:{last.lineno} {last.name}"
+    _, frame, line = (ours or places)[-1]
+    code = frame.f_code
+    return f"{code.co_filename.rpartition('/')[2]}:{line} {code.co_name}"
 
 
 def render_traceback(error: BaseException) -> str:
     """The traceback without secrets and without the lines in which databases repeat values."""
-    text = "".join(traceback.format_exception(error))
+    text = "".join(format_exception(error))
     kept = (line for line in text.splitlines() if not line.startswith(_VALUE_LINES))
     return redact("\n".join(kept))
 
