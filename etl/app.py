@@ -1,0 +1,230 @@
+"""The composition root: the only place that names concrete classes. One function per CLI verb."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import structlog
+
+from etl.config.checks import CheckResult, CheckStatus
+from etl.config.models import PipelineConfig
+from etl.config.progress import CopyProgress
+from etl.config.reports import PipelineStatus, SchemaLogEntry
+from etl.destinations.base import Destination
+from etl.errors import ConfigError, DdlTriggerError, EtlError, ExitCode, SourceSettingError
+from etl.lsn import Lsn
+from etl.pipeline.context import PipelineContext, type_options
+from etl.pipeline.reports import schema_log, status
+from etl.pipeline.supervisor import Supervisor
+from etl.source import install
+from etl.source.connection import connect_query, translated
+from etl.source.preflight import check_source
+from etl.source.slots import apply_slot_name, drop_slot
+from etl.store.base import StateStore
+from etl.store.postgres import PostgresStore
+from etl.telemetry.metrics import Metrics
+
+_log = structlog.get_logger()
+
+
+def run_replicate(
+    config: PipelineConfig,
+    *,
+    once: bool = False,
+    until_lsn: Lsn | None = None,
+    progress: CopyProgress | None = None,
+) -> int:
+    """Replicate until stopped, or up to a position. Returns the exit code of a graceful end; raises any `EtlError`."""
+    context = _context(config, progress)
+    target = _target(context, once=once, until_lsn=until_lsn)
+    supervisor = Supervisor(context, prepare_source=lambda: _prepare_source(context), target=target)
+    with _signals(context):
+        supervisor.run()
+    errors = supervisor.tables.errors if supervisor.tables is not None else {}
+    if errors and target is not None:
+        for error in errors.values():
+            _log.error("table_errored", table=error.table, error=error.message, hint=error.hint)
+        return ExitCode.UNEXPECTED
+    return ExitCode.OK
+
+
+def run_check(config: PipelineConfig) -> list[CheckResult]:
+    """Every prerequisite by name; changes nothing."""
+    results = check_source(
+        config.source.parameters(),
+        pipeline_id=config.pipeline.id,
+        publication=config.pipeline.publication,
+        may_install=config.source.install_trigger,
+    )
+    if config.store is not None:
+        results.append(_attempt("state store", lambda: _ping(config)))
+    results.append(_attempt("destination", lambda: build_destination(config).check()))
+    return results
+
+
+def run_init(config: PipelineConfig, *, dry_run: bool) -> list[str]:
+    """Install what is missing at the source and in the store; says what was, or would be, done."""
+    actions = []
+    with connect_query(config.source.parameters(), "migrations") as connection:
+        before = install.installed_version(connection)
+        latest = install.latest_version()
+        if before != latest:
+            actions.append(f"event trigger: version {before or 'none'} → {latest}")
+            if not dry_run:
+                install.install(connection)
+    actions.append(f"state store at {config.state_connection.describe()}")
+    if not dry_run:
+        with _store(config) as store:
+            store.acquire()
+    return actions
+
+
+def render_init_sql(role: str | None) -> str:
+    """The SQL that an administrator runs in our stead."""
+    return install.render_sql(role)
+
+
+def run_destroy(config: PipelineConfig, *, dry_run: bool, with_trigger: bool) -> list[str]:
+    """Remove slot and state, and the trigger when asked; the destination's tables stay."""
+    parameters, slot = config.source.parameters(), apply_slot_name(config.pipeline.id)
+    actions = [f"drop replication slot {slot}", f"delete the state of pipeline {config.pipeline.id}"]
+    if with_trigger:
+        actions.append("drop the event trigger and its functions")
+    if dry_run:
+        return actions
+    with _store(config) as store, connect_query(parameters, "migrations") as connection:
+        store.acquire()
+        drop_slot(connection, parameters, slot)
+        store.destroy()
+        if with_trigger:
+            install.uninstall(connection)
+    return actions
+
+
+def load_status(config: PipelineConfig) -> PipelineStatus:
+    """The pipeline as it is now, whether it runs or not."""
+    with _store(config) as store:
+        return status(config, store)
+
+
+def load_schema_log(config: PipelineConfig, table: str) -> list[SchemaLogEntry]:
+    """The schema versions of one table, oldest first."""
+    with _store(config) as store:
+        return schema_log(store, table)
+
+
+def build_destination(config: PipelineConfig) -> Destination:
+    """The destination that the configuration names."""
+    match config.destination.type:
+        case "duckdb":
+            from etl.destinations.duckdb.destination import DuckDbDestination
+
+            return DuckDbDestination(config.destination.path, type_options(config))
+    raise ConfigError(f"no destination of type {config.destination.type}")
+
+
+@contextmanager
+def _store(config: PipelineConfig) -> Iterator[StateStore]:
+    store = PostgresStore(config.state_connection.parameters(), config.pipeline.id)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _context(config: PipelineConfig, progress: CopyProgress | None) -> PipelineContext:
+    return PipelineContext(
+        config=config,
+        parameters=config.source.parameters(),
+        store=PostgresStore(config.state_connection.parameters(), config.pipeline.id),
+        destination=build_destination(config),
+        metrics=Metrics(config.pipeline.display_name),
+        progress=progress,
+    )
+
+
+def _target(context: PipelineContext, *, once: bool, until_lsn: Lsn | None) -> Callable[[], Lsn] | None:
+    if until_lsn is not None:
+        return lambda: until_lsn
+    return (lambda: _current_lsn(context)) if once else None
+
+
+def _current_lsn(context: PipelineContext) -> Lsn:
+    with (
+        connect_query(context.parameters, f"apply:{context.pipeline_id}") as connection,
+        translated(context.parameters),
+    ):
+        row = connection.execute(
+            "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text"
+        ).fetchone()
+    return Lsn.parse(row[0]) if row else Lsn(0)
+
+
+def _prepare_source(context: PipelineContext) -> None:
+    """The settings without which nothing works, and the trigger without which schema changes go unseen."""
+    with connect_query(context.parameters, f"migrations:{context.pipeline_id}") as connection:
+        with translated(context.parameters):
+            row = connection.execute(
+                "SELECT coalesce(current_setting('effective_wal_level', true), current_setting('wal_level')),"
+                " pg_is_in_recovery()"
+            ).fetchone()
+        level, standby = row or ("?", False)
+        if level != "logical":
+            raise SourceSettingError(
+                f"wal_level is {level}; logical replication needs logical",
+                hint="ALTER SYSTEM SET wal_level = logical, then restart the server",
+            )
+        if not standby and install.installed_version(connection) != install.latest_version():
+            if not context.config.source.install_trigger:
+                raise DdlTriggerError(
+                    "the event trigger that logs schema changes is missing or outdated",
+                    hint="run the output of `etl init --print-sql` as an administrator",
+                )
+            install.install(connection)
+            _log.info("ddl_trigger_installed", version=install.latest_version())
+
+
+@contextmanager
+def _signals(context: PipelineContext) -> Iterator[None]:
+    """SIGTERM and SIGINT ask for a graceful end with a deadline; a second one ends at once."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if context.stop.is_set():
+            os._exit(128 + number)
+        context.stop.set()
+        deadline = threading.Timer(context.config.shutdown_timeout_s, _give_up)
+        deadline.daemon = True
+        deadline.start()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _give_up() -> None:
+    """The batch in hand did not finish in time. Leaving it is safe: it was not acknowledged."""
+    _log.warning("shutdown_deadline_passed")
+    os._exit(ExitCode.OK)
+
+
+def _attempt(name: str, check: Callable[[], str]) -> CheckResult:
+    try:
+        return CheckResult(name, CheckStatus.OK, check())
+    except EtlError as error:
+        return CheckResult(name, CheckStatus.FAIL, error.message, error.hint)
+
+
+def _ping(config: PipelineConfig) -> str:
+    connect_query(config.state_connection.parameters(), "check").close()
+    return f"reachable: {config.state_connection.describe()}"

@@ -1,0 +1,150 @@
+"""The apply worker: decode, remember, write, record, acknowledge; in this order and nowhere else.
+
+Theory of operation. Each step takes what waits in the hand-off and assembles it. New schema versions are stored before
+anything that depends on them is handed on. Events are collected into a batch; when it is due, it is written, and only
+then does the position move: destination, store, server. A crash between any two of these repeats work that the
+destination's watermark recognises.
+
+A table that fails is set aside with its reason; the position is held where its changes are still in the slot, and the
+others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from etl.destinations.writer import EventWriter, WriteReport
+from etl.events import OP_DELETE, OP_INSERT, OP_UPDATE, Commit, Event, Relation, RowChanges, Truncate
+from etl.lsn import Lsn
+from etl.pgoutput.assembler import Assembled, Assembler
+from etl.pipeline.acknowledger import Acknowledger
+from etl.pipeline.batcher import Batch, Batcher
+from etl.pipeline.handoff import HandOff
+from etl.pipeline.reporting import Reporter
+from etl.pipeline.tables import TableBook
+from etl.store.base import StateStore
+from etl.telemetry.failpoints import failpoint
+from etl.telemetry.metrics import BatchStep, Metrics
+
+_WAIT_S = 0.1
+_OP_NAMES = ((OP_INSERT, "insert"), (OP_UPDATE, "update"), (OP_DELETE, "delete"))
+
+
+class ApplyWorker:
+    """Runs on the pipeline's main thread. `step` does one round and can be called without any thread."""
+
+    def __init__(  # noqa: PLR0913 - the collaborators of one session, wired in one place
+        self,
+        *,
+        handoff: HandOff,
+        assembler: Assembler,
+        batcher: Batcher,
+        writer: EventWriter,
+        store: StateStore,
+        tables: TableBook,
+        acknowledger: Acknowledger,
+        reporter: Reporter,
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._handoff = handoff
+        self._assembler = assembler
+        self._batcher = batcher
+        self._writer = writer
+        self._store = store
+        self._tables = tables
+        self._acknowledger = acknowledger
+        self._reporter = reporter
+        self._metrics = metrics
+        self._clock = clock
+        self._idle_lsn: Lsn | None = None
+        self.position = acknowledger.flushed
+
+    def step(self) -> bool:
+        """Take what waits, write what is due; False when nothing waited."""
+        chunk = self._handoff.get(self._wait_s())
+        if chunk is not None:
+            with self._metrics.batch_step(BatchStep.DECODE):
+                assembled = self._assembler.feed(chunk)
+            self._remember(assembled)
+            self._batcher.add(assembled.events, self._clock())
+        if self._batcher.is_due(self._clock()):
+            self.flush()
+        self._settle_idle()
+        return chunk is not None
+
+    def flush(self) -> None:
+        """Write every complete transaction that was collected, and acknowledge it."""
+        batch = self._batcher.take(self._clock())
+        if batch is None:
+            return
+        failpoint("stream.before_write")
+        with self._metrics.batch_step(BatchStep.WRITE):
+            report = self._writer.write(batch.events)
+        failpoint("stream.after_write")
+        self._account(batch, report)
+        if batch.commit is not None:
+            with self._metrics.batch_step(BatchStep.RECORD):
+                self._acknowledger.durable(batch.commit.end_lsn)
+            failpoint("stream.after_ack")
+            self.position = max(self.position, batch.commit.end_lsn)
+            self._tables.passed(self._acknowledger.flushed)
+
+    def settle(self) -> None:
+        """Write all that is complete and acknowledge the idle position, however small the step (at the end)."""
+        self.flush()
+        self._settle_idle(force=True)
+
+    def _wait_s(self) -> float:
+        deadline = self._batcher.deadline()
+        return _WAIT_S if deadline is None else min(_WAIT_S, max(deadline - self._clock(), 0.0))
+
+    def _remember(self, assembled: Assembled) -> None:
+        """Store new schema versions, then set aside the tables that failed."""
+        if assembled.new_schemas:
+            failpoint("schema.before_store")
+            for schema in assembled.new_schemas:
+                self._store.save_schema(schema)
+            failpoint("schema.after_store")
+        for notice in assembled.notices:
+            self._reporter.ddl_notice(notice)
+        for failure in assembled.failures:
+            if failure.keep:
+                self._acknowledger.hold(failure.position.commit_lsn)
+            self._tables.fail(failure.oid, failure.error)
+        self._acknowledger.receive(assembled.received_lsn)
+        self._idle_lsn = assembled.idle_lsn
+        self._count(assembled.events)
+
+    def _account(self, batch: Batch, report: WriteReport) -> None:
+        """Say what the write did, and set aside the tables that it could not serve."""
+        self._metrics.batch(batch.rows)
+        self._reporter.write_report(report)
+        if report.failed:
+            self._acknowledger.hold(self._acknowledger.flushed)
+            self._assembler.fail(report.failed)
+            for oid, error in report.failed.items():
+                self._tables.fail(oid, error)
+
+    def _settle_idle(self, *, force: bool = False) -> None:
+        """With nothing collected and no transaction open, the server's own position is as good as durable."""
+        if self._idle_lsn is not None and not len(self._batcher) and not self._assembler.in_transaction:
+            self._acknowledger.idle(self._idle_lsn, force=force)
+            self.position = max(self.position, self._idle_lsn)
+            self._tables.passed(self._acknowledger.flushed)
+
+    def _count(self, events: list[Event]) -> None:
+        for event in events:
+            match event:
+                case RowChanges():
+                    for op, name in _OP_NAMES:
+                        if count := int(np.count_nonzero(event.ops == op)):
+                            self._metrics.events(name, count)
+                case Truncate():
+                    self._metrics.events("truncate")
+                case Relation():
+                    self._metrics.events("relation")
+                case Commit():
+                    self._metrics.transactions(event.transactions)

@@ -1,0 +1,78 @@
+"""When to write: events are collected until they are many or old enough, and cut where a transaction ends.
+
+A batch ends at a `Commit` whenever there is one in it, so that a destination with multi-table transactions shows whole
+source transactions only. A single transaction larger than the budget is written in parts; its watermark tells how far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from etl.events import Commit, Event, RowChanges
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events to write now, and the last `Commit` among them, which the write makes durable."""
+
+    events: tuple[Event, ...]
+    commit: Commit | None
+    rows: int
+    nbytes: int
+
+
+class Batcher:
+    """Collects events; the caller supplies the time. Used by the apply worker only."""
+
+    def __init__(self, max_bytes: int, max_fill_s: float) -> None:
+        self._max_bytes = max_bytes
+        self._max_fill_s = max_fill_s
+        self._events: list[Event] = []
+        self._bytes = 0
+        self._last_commit = -1
+        self._since: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes collected."""
+        return self._bytes
+
+    def add(self, events: list[Event], now: float) -> None:
+        """Append events in stream order."""
+        for event in events:
+            if isinstance(event, Commit):
+                self._last_commit = len(self._events)
+            elif isinstance(event, RowChanges):
+                self._bytes += event.nbytes
+            self._events.append(event)
+        if self._events and self._since is None:
+            self._since = now
+
+    def deadline(self) -> float | None:
+        """When the batch is due by age; None while it is empty or holds no complete transaction."""
+        if self._since is None or self._last_commit < 0:
+            return None
+        return self._since + self._max_fill_s
+
+    def is_due(self, now: float) -> bool:
+        """True when the batch is large enough, or has a complete transaction and is old enough."""
+        deadline = self.deadline()
+        return self._bytes >= self._max_bytes or (deadline is not None and now >= deadline)
+
+    def take(self, now: float) -> Batch | None:
+        """Remove what is to be written: up to the last commit, or all when one transaction alone fills the budget."""
+        cut = self._last_commit + 1
+        if cut == 0 and self._bytes >= self._max_bytes:
+            cut = len(self._events)
+        if cut == 0:
+            return None
+        events, rest = tuple(self._events[:cut]), self._events[cut:]
+        commit = events[-1] if isinstance(events[-1], Commit) else None
+        rows = [event for event in events if isinstance(event, RowChanges)]
+        batch = Batch(events, commit, sum(map(len, rows)), sum(event.nbytes for event in rows))
+        self._events, self._last_commit, self._since = rest, -1, (now if rest else None)
+        self._bytes -= batch.nbytes
+        return batch

@@ -1,0 +1,167 @@
+"""From nothing, or from what a crash left, to the point where streaming can start.
+
+The order matters and every step is safe to repeat: own the pipeline, make sure schema changes are being logged, own the
+slot, own the destination, take up the published tables, copy those that need it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from etl.destinations.base import TableMode
+from etl.destinations.writer import EventWriter
+from etl.errors import PublicationError, SlotLostError, TableSourceError
+from etl.lsn import Lsn
+from etl.pipeline.context import PipelineContext
+from etl.pipeline.journal import StoreJournal
+from etl.pipeline.states import NEEDS_COPY
+from etl.pipeline.table_sync import TableSync
+from etl.pipeline.tables import TableBook
+from etl.schema.table import ReplicatedTableSchema
+from etl.source.connection import Connection, connect_query, connect_replication
+from etl.source.publication import PublishedTable, load_publication, published_tables
+from etl.source.slots import (
+    CreatedSlot,
+    SlotState,
+    apply_slot_name,
+    check_usable,
+    copy_slot_name,
+    create_slot,
+    slot_state,
+)
+from etl.telemetry.failpoints import failpoint
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Ready to stream from `start`."""
+
+    start: Lsn
+    tables: TableBook
+    writer: EventWriter
+    journal: StoreJournal
+
+
+class Bootstrap:
+    """One attempt; made anew for each session."""
+
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+        self._tables = TableBook(context.store, context.metrics)
+        self._journal = StoreJournal(context.store)
+        self._writer = EventWriter(context.destination, self._journal, self._mode_of)
+
+    def run(self) -> Prepared:
+        """Copy what needs copying and return where the stream starts. Raises any `EtlError`."""
+        parameters = self._context.parameters
+        with connect_query(parameters, f"apply:{self._context.pipeline_id}") as connection:
+            name = self._context.config.pipeline.publication
+            load_publication(connection, parameters, name)
+            published = published_tables(connection, parameters, name)
+            if not published:
+                raise PublicationError(
+                    f"publication {name} has no tables",
+                    hint=f'on the source: ALTER PUBLICATION "{name}" ADD TABLE …',
+                )
+            self._reconcile(published)
+            start = self._slot(connection, published)
+        self._tables.hand_to_stream()
+        recovered = self._writer.recover(self._tables.streaming())
+        for oid, error in recovered.failed.items():
+            self._tables.fail(oid, error)
+        return Prepared(start, self._tables, self._writer, self._journal)
+
+    def _mode_of(self, schema: ReplicatedTableSchema) -> TableMode:
+        return TableMode(self._context.config.mode_of(schema.qualified_name))
+
+    # --- membership -----------------------------------------------------------------------------------------------
+
+    def _reconcile(self, published: list[PublishedTable]) -> None:
+        """Take up the published tables; forget those that left, unless another table took the name of one."""
+        known = {schema.oid: schema.qualified_name for schema in self._context.store.schemas()}
+        gone = self._tables.load({table.oid: table.qualified_name for table in published})
+        by_name = {known[oid]: oid for oid in gone if oid in known}
+        swapped = {
+            table.oid: by_name[table.qualified_name] for table in published if table.qualified_name in by_name
+        }
+        for oid, replaced in swapped.items():
+            self._tables.fail(oid, _swap_error(self._tables.names()[oid], replaced, oid))
+        left = [oid for oid in gone if oid not in swapped.values()]
+        if left:
+            _log.warning("tables_left_publication", tables=[known.get(oid, str(oid)) for oid in left])
+            self._tables.forget(left)
+
+    # --- slot -----------------------------------------------------------------------------------------------------
+
+    def _slot(self, connection: Connection, published: list[PublishedTable]) -> Lsn:
+        """Use or create the slot, and copy under its snapshot, or under that of a temporary one."""
+        name = apply_slot_name(self._context.pipeline_id)
+        state = slot_state(connection, self._context.parameters, name)
+        if state is None:
+            return self._create(name, published)
+        check_usable(state, connection.info.dbname)
+        start = self._start_of(state)
+        if self._tables.needing_copy():
+            with connect_replication(
+                self._context.parameters, f"table_sync:{self._context.pipeline_id}"
+            ) as replication:
+                copy_name = copy_slot_name(self._context.pipeline_id)
+                slot = create_slot(replication, self._context.parameters, copy_name, temporary=True)
+                self._copy(published, slot)
+        return start
+
+    def _create(self, name: str, published: list[PublishedTable]) -> Lsn:
+        store = self._context.store
+        lost = [r.oid for r in store.table_states().values() if r.sync_lsn is not None]
+        if lost or store.progress() is not None:
+            raise SlotLostError(
+                f"slot {name} is gone, but the pipeline has progress that depends on it",
+                hint="changes since it was dropped are missing: `etl destroy` the pipeline and replicate anew",
+            )
+        with connect_replication(
+            self._context.parameters, f"apply:{self._context.pipeline_id}"
+        ) as replication:
+            slot = create_slot(replication, self._context.parameters, name)
+            failpoint("start.after_slot_create")
+            store.save_progress(slot.consistent_point)
+            _log.info("slot_created", slot=name, lsn=str(slot.consistent_point))
+            self._copy(published, slot)
+        return slot.consistent_point
+
+    def _start_of(self, state: SlotState) -> Lsn:
+        """The stored progress; the slot cannot know more, because the store is always told first."""
+        confirmed = state.confirmed_flush_lsn or Lsn(0)
+        progress = self._context.store.progress()
+        if progress is None:
+            untouched = all(r.state in NEEDS_COPY for r in self._context.store.table_states().values())
+            if not untouched:
+                raise SlotLostError(
+                    f"the state store has no progress for slot {state.name}, though tables were copied",
+                    hint="the state store was changed or restored in part: restore it, or `etl destroy` the pipeline",
+                )
+            self._context.store.save_progress(confirmed)
+            return confirmed
+        if confirmed > progress:
+            raise SlotLostError(
+                f"slot {state.name} stands at {confirmed}, beyond our recorded progress {progress}:"
+                " it was recreated or advanced by somebody else, or the state store is an old copy",
+                hint="changes between the two may be missing: `etl destroy` the pipeline and replicate anew",
+            )
+        return progress
+
+    def _copy(self, published: list[PublishedTable], slot: CreatedSlot) -> None:
+        needed = set(self._tables.needing_copy())
+        sync = TableSync(self._context, self._tables, self._writer, self._journal)
+        sync.run([table for table in published if table.oid in needed], slot)
+
+
+def _swap_error(name: str, replaced: int, oid: int) -> TableSourceError:
+    return TableSourceError(
+        f"table {name} with oid {replaced} was replaced by another table with oid {oid}",
+        hint="its destination table keeps the rows of the old one; `etl destroy` the pipeline and replicate anew",
+        table=name,
+    )

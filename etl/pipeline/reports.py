@@ -1,0 +1,125 @@
+"""What `etl status` and `etl schema log` read: the slot, the store and nothing else."""
+
+from __future__ import annotations
+
+from etl.config.models import PipelineConfig
+from etl.config.reports import PipelineStatus, SchemaLogEntry, SlotStatus, TableStatus
+from etl.errors import ConfigError
+from etl.schema.diff import ColumnChange, Modification, diff
+from etl.schema.table import ReplicatedTableSchema, TableSchema
+from etl.source.connection import connect_query
+from etl.source.slots import apply_slot_name, slot_state
+from etl.store.base import StateStore
+
+
+def status(config: PipelineConfig, store: StateStore) -> PipelineStatus:
+    """Slot, progress and tables as they are now. Raises `SourceError` and `StoreError`."""
+    owner = store.owner()
+    return PipelineStatus(
+        pipeline_id=config.pipeline.id,
+        name=config.pipeline.display_name,
+        slot=_slot(config),
+        progress_lsn=store.progress(),
+        epoch=owner.epoch if owner else None,
+        holder=owner.holder if owner else None,
+        tables=_tables(config, store),
+    )
+
+
+def schema_log(store: StateStore, table: str) -> list[SchemaLogEntry]:
+    """The versions of one table, oldest first. Raises `ConfigError` for a table the pipeline does not know."""
+    schemas, records = store.schemas(), store.destination_records()
+    oids = {
+        schema.oid for schema in schemas if table in (schema.qualified_name, schema.name, str(schema.oid))
+    }
+    if not oids:
+        known = ", ".join(sorted({schema.qualified_name for schema in schemas})) or "none yet"
+        raise ConfigError(f"no table {table} in this pipeline", hint=f"tables with a schema log: {known}")
+    entries = []
+    for oid in sorted(oids):
+        versions = [schema for schema in schemas if schema.oid == oid]
+        record = records.get(oid)
+        for previous, version in zip([None, *versions], versions, strict=False):
+            current = record is not None and record.snapshot_id == version.snapshot_id
+            entries.append(
+                SchemaLogEntry(
+                    snapshot_id=version.snapshot_id,
+                    commit_lsn=version.snapshot_id.commit_lsn,
+                    table=version.qualified_name,
+                    columns=tuple(f"{c.name} {c.type_name}" for c in version.columns),
+                    changes=_changes(previous, version),
+                    status=record.status if record is not None and current else "",
+                )
+            )
+    return entries
+
+
+def _changes(previous: TableSchema | None, version: TableSchema) -> tuple[str, ...]:
+    if previous is None:
+        return ("initial copy",)
+    changes = diff(ReplicatedTableSchema.all_columns(previous), ReplicatedTableSchema.all_columns(version))
+    told = [f"add {added.column.name} {added.column.type_name}" for added in changes.added]
+    told += [f"drop {column.name}" for column in changes.removed]
+    for change in changes.changed:
+        told += [_modification(change, kind) for kind in Modification if kind in change.modifications]
+    if changes.table_renamed:
+        told.append(f"table renamed to {version.qualified_name}")
+    if changes.identity_changed:
+        told.append(f"replica identity {version.identity.name.lower()}")
+    return tuple(told) or ("no change of columns",)
+
+
+def _modification(change: ColumnChange, kind: Modification) -> str:
+    old, new = change.old, change.new
+    match kind:
+        case Modification.RENAME:
+            return f"rename {old.name} to {new.name}"
+        case Modification.DEFAULT:
+            return f"default of {new.name}: {old.default_expression or 'none'} → {new.default_expression or 'none'}"
+        case Modification.NULLABILITY:
+            return f"{new.name} {'drops' if new.nullable else 'sets'} NOT NULL"
+        case Modification.TYPE:
+            return f"type of {new.name}: {old.type_name} → {new.type_name}"
+        case Modification.KEY:
+            return f"{new.name} {'joins' if new.primary_key_ordinal else 'leaves'} the primary key"
+
+
+def _slot(config: PipelineConfig) -> SlotStatus:
+    name = apply_slot_name(config.pipeline.id)
+    parameters = config.source.parameters()
+    with connect_query(parameters, f"status:{config.pipeline.id}") as connection:
+        state = slot_state(connection, parameters, name)
+    if state is None:
+        return SlotStatus(name=name, exists=False)
+    return SlotStatus(
+        name=name,
+        exists=True,
+        active=state.active,
+        restart_lsn=state.restart_lsn,
+        confirmed_flush_lsn=state.confirmed_flush_lsn,
+        wal_status=state.wal_status,
+        retained_bytes=state.retained_bytes,
+        lag_bytes=state.lag_bytes,
+    )
+
+
+def _tables(config: PipelineConfig, store: StateStore) -> tuple[TableStatus, ...]:
+    names = {schema.oid: schema.qualified_name for schema in store.schemas()}
+    records = store.destination_records()
+    tables = []
+    for oid, state in store.table_states().items():
+        record, name = records.get(oid), names.get(oid, f"oid {oid}")
+        tables.append(
+            TableStatus(
+                oid=oid,
+                name=name,
+                state=state.state.value,
+                mode=record.mode if record else config.mode_of(name),
+                destination_table=record.destination_table if record else None,
+                schema_status=record.status if record else None,
+                snapshot_id=record.snapshot_id if record else None,
+                reason=state.reason,
+                solution=state.solution,
+            )
+        )
+    return tuple(sorted(tables, key=lambda table: table.name))

@@ -1,0 +1,127 @@
+"""Runs a pipeline: owns it, prepares it, streams, and starts again after what may pass by itself.
+
+What an error means is the error's own business (`EtlError.retry`): a TIMED one is waited out with a growing, jittered
+delay, any other ends the run. Attempts count from the last durable progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+import tenacity
+
+from etl.errors import DestinationError, EtlError, RetryPolicy, StoreError
+from etl.lsn import Lsn
+from etl.pipeline.bootstrap import Bootstrap
+from etl.pipeline.context import PipelineContext
+from etl.pipeline.session import Session
+from etl.pipeline.tables import TableBook
+
+_log = structlog.get_logger()
+
+#: A bounded run is usually in somebody's script: it gives up instead of waiting for ever.
+_BOUNDED_ATTEMPTS = 5
+
+
+class Supervisor:
+    """One pipeline in this process.
+
+    `prepare_source` makes the source ready (trigger, settings) before each attempt; `target` returns the LSN at which a
+    bounded run ends, asked once when everything is copied, or None.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        *,
+        prepare_source: Callable[[], None],
+        target: Callable[[], Lsn] | None = None,
+    ) -> None:
+        self._context = context
+        self._prepare_source = prepare_source
+        self._target_of = target
+        self._target: Lsn | None = None
+        self._epoch: int | None = None
+        self._advanced = False
+        self.tables: TableBook | None = None
+
+    def run(self) -> None:
+        """Work until stopped or, in a bounded run, until the target. Raises the error that ended it."""
+        try:
+            while not self._context.stop.is_set():
+                self._advanced = False
+                try:
+                    self._retrying()(self._attempt)
+                except _ProgressedError:
+                    continue
+                return
+        finally:
+            self._context.destination.close()
+            self._context.store.close()
+
+    def _attempt(self) -> None:
+        if self._context.stop.is_set():
+            return
+        session: Session | None = None
+        try:
+            self._own()
+            prepared = Bootstrap(self._context).run()
+            self.tables = prepared.tables
+            if self._context.stop.is_set():
+                return
+            if self._target_of is not None and self._target is None:
+                self._target = self._target_of()
+            session = Session(self._context, prepared, self._target)
+            session.run()
+        except EtlError as error:
+            self._report(error)
+            if isinstance(error, DestinationError | StoreError):
+                self._disown()
+            if error.retry is RetryPolicy.TIMED and session is not None and session.advanced:
+                raise _ProgressedError from error
+            raise
+
+    def _own(self) -> None:
+        """Own the pipeline, then the destination under the new epoch; once per process while the lock holds."""
+        self._prepare_source()
+        if self._epoch is None:
+            self._epoch = self._context.store.acquire()
+            self._context.destination.open(self._context.pipeline_id, self._epoch)
+
+    def _disown(self) -> None:
+        """The next attempt opens the destination again, under an epoch of its own."""
+        self._context.destination.close()
+        self._epoch = None
+
+    def _report(self, error: EtlError) -> None:
+        self._context.metrics.error("apply", error.kind)
+        if error.retry is RetryPolicy.TIMED:
+            _log.warning("attempt_failed", error_kind=error.kind, error=error.message, hint=error.hint)
+
+    def _retrying(self) -> tenacity.Retrying:
+        retry = self._context.config.retry
+        attempts = retry.max_attempts or (_BOUNDED_ATTEMPTS if self._target_of is not None else None)
+        stop: tenacity.stop.stop_base = tenacity.stop_when_event_set(self._context.stop)
+        if attempts is not None:
+            stop = stop | tenacity.stop_after_attempt(attempts)
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_timed),
+            wait=tenacity.wait_exponential_jitter(
+                initial=retry.initial_delay_ms / 1000,
+                max=retry.max_delay_ms / 1000,
+                jitter=retry.initial_delay_ms / 1000,
+            ),
+            sleep=tenacity.sleep_using_event(self._context.stop),
+            before_sleep=lambda _: self._context.metrics.retry("apply"),
+            stop=stop,
+            reraise=True,
+        )
+
+
+class _ProgressedError(Exception):
+    """A failed attempt that had made progress: the next one counts as the first."""
+
+
+def _is_timed(error: BaseException) -> bool:
+    return isinstance(error, EtlError) and error.retry is RetryPolicy.TIMED
