@@ -41,7 +41,8 @@ class SchemaMessage:
     """A parsed payload.
 
     `schema` is the table after the statement, under no version yet (use `TableSchema.at` with the snapshot id); None
-    for a drop and when the trigger could not describe the table, then `error` is the SQLSTATE and text it caught.
+    for a drop (DROP TABLE and no columns) and when the trigger could not describe the table: then `error` is the text and
+    SQLSTATE it caught, and `oid` is 0 where it could not even tell which tables the statement changed.
     `xid` is the full transaction id (64 bits), `subxid` that of the subtransaction (32 bits).
     `key_is_deferrable`: the primary key cannot back a keyed table. `truncated_defaults`: columns whose default was
     too long for the payload; it counts as unsupported, and the column's `default_expression` is None.
@@ -73,17 +74,18 @@ def parse_schema_message(payload: bytes) -> SchemaMessage:
             f"the schema message has version {version}, this etl reads up to {MESSAGE_VERSION}",
             hint="upgrade etl, or install the event trigger of this version of etl again",
         )
+    failed = fields.get("error") is not None
     message = SchemaMessage(
-        oid=_integer(fields, "oid", 1, _MAX_OID),
+        oid=_integer(fields, "oid", 0 if failed else 1, _MAX_OID),
         command_tag=_text(fields, "command_tag"),
         version=version,
         xid=_integer(fields, "xid", 0, _MAX_INT8) if fields.get("xid") is not None else None,
         schema=None,
         subxid=_integer(fields, "subxid", 0, _MAX_OID) if fields.get("subxid") is not None else None,
     )
-    if fields.get("error") is not None:
+    if failed:
         return replace(message, error=_failure(fields["error"]))
-    if "columns" not in fields and fields.get("trigger_event") == "sql_drop":
+    if message.command_tag == "DROP TABLE" and not fields.get("columns"):
         return replace(message, is_drop=True)
     return _described(message, fields)
 
