@@ -38,9 +38,12 @@ make_venv() {
 # An environment made elsewhere, or by a Python that is gone, does not start: make it again.
 "$venv/bin/python" -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || make_venv
 
+# A home that cannot be written to, or none at all, is no place for a cache and no reason to warn.
+[[ -w ${HOME:-/nonexistent} ]] || export PIP_NO_CACHE_DIR=1
+
 pip=("$venv/bin/python" -m pip --quiet --no-input)
 echo "Installing $lock (a few minutes the first time)"
 "${pip[@]}" install --require-hashes -r "$build_lock"
 # Source packages are built with the locked tools above; an isolated build would fetch its own, unpinned.
-"${pip[@]}" install --require-hashes --no-build-isolation -r "$lock"
+"${pip[@]}" install --require-hashes --no-build-isolation --use-pep517 -r "$lock"
 "${pip[@]}" install --no-deps --no-build-isolation --editable .
