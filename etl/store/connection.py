@@ -42,6 +42,11 @@ SET TimeZone = 'UTC';
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 """
 
+_TABLE_EXISTS = """
+SELECT EXISTS (
+    SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'etl' AND c.relname = %s)
+"""
+
 #: libpq gives no SQLSTATE for a refused connection. These refusals do not go away by waiting.
 _REFUSALS = (
     ("password authentication failed", "check the store's user and password"),
@@ -157,6 +162,11 @@ class StoreSession:
             case psycopg.OperationalError() | psycopg.InterfaceError():
                 return self._unavailable(error)
         return StoreError(text, hint="see the server's log; report this if it persists")
+
+
+def table_exists(connection: Connection, name: str) -> bool:
+    """Whether schema etl has the table. Asks the catalog: `to_regclass` may answer from before a lock was granted."""
+    return connection.execute(_TABLE_EXISTS, (name,)).fetchone() == (True,)
 
 
 def _parameters(conninfo: Conninfo) -> dict[str, Any]:

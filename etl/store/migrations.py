@@ -14,14 +14,13 @@ import psycopg
 
 from etl.config.sql_files import SqlFile, sql_files
 from etl.errors import StoreError
-from etl.store.connection import Connection
+from etl.store.connection import Connection, table_exists
 
 #: Any constant, the same in every version of etl.
 _LOCK_KEY = 0x65746C_73746F7265
 
-_EXISTS = "SELECT to_regclass('etl.store_migrations') IS NOT NULL"
 _APPLIED = "SELECT version, checksum FROM etl.store_migrations ORDER BY version"
-_HAS_SCHEMA = "SELECT to_regnamespace('etl') IS NOT NULL"
+_HAS_SCHEMA = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'etl')"
 _CREATE_TABLE = """
 CREATE TABLE etl.store_migrations (
     version integer PRIMARY KEY,
@@ -71,7 +70,7 @@ def _missing(connection: Connection, known: Sequence[SqlFile]) -> list[SqlFile]:
 
 
 def _applied(connection: Connection) -> dict[int, str]:
-    if connection.execute(_EXISTS).fetchone() != (True,):
+    if not table_exists(connection, "store_migrations"):
         return {}
     return dict(connection.execute(_APPLIED).fetchall())
 

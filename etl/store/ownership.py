@@ -20,7 +20,7 @@ import psycopg
 
 from etl.errors import PipelineActiveError, StoreError
 from etl.lsn import ORDINAL_RULE
-from etl.store.connection import Connection, Conninfo, StoreSession
+from etl.store.connection import Connection, Conninfo, StoreSession, table_exists
 from etl.store.rules import active_error, destroyed
 
 _LOCK = "SELECT pg_try_advisory_lock(%s)"
@@ -111,7 +111,7 @@ def fence(connection: Connection, pipeline_id: int, epoch: int) -> None:
 def pipeline_active(connection: Connection, pipeline_id: int) -> PipelineActiveError:
     """The error that names who holds the pipeline."""
     row = None
-    if connection.execute("SELECT to_regclass('etl.pipelines') IS NOT NULL").fetchone() == (True,):
+    if table_exists(connection, "pipelines"):
         row = connection.execute(_HOLDER, (pipeline_id,)).fetchone()
     return active_error(
         pipeline_id, f"process {row[1]} on {row[0]}, since {row[2]}" if row else "another process"
