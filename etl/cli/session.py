@@ -46,6 +46,12 @@ class Application(Protocol):
         """The schema versions of one table, oldest first."""
 
 
+if TYPE_CHECKING:
+    import etl.app
+
+    _CONFORMS: Application = etl.app
+
+
 def application() -> Application:
     """`etl.app`, imported now and no sooner: it brings the engines."""
     return cast("Application", importlib.import_module("etl.app"))

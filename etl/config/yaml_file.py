@@ -30,27 +30,35 @@ class Document:
 def read_document(path: Path) -> Document:
     """Read one YAML mapping. Raises `ConfigError` naming file, line and column."""
     text = _read_text(path)
-    loader = yaml.SafeLoader(text)
     try:
-        node = loader.get_single_node()
-        lines = _Index(path).of(node)
-        data = loader.construct_document(node) if node else None
+        lines, data = _parse(path, text)
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(path, error) from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML text: {getattr(error, 'reason', 'unreadable')}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(
+            f"{path}:{line} is not YAML text: {error.reason}", hint="remove control characters"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path} holds a value that cannot be read ({type(error).__name__})", hint="quote it"
         ) from None
-    finally:
-        loader.dispose()
     if not isinstance(data, dict):
         found = "is empty" if data is None else "holds no keys at its top"
         raise ConfigError(
             f"{path} {found}", hint="start from examples/quickstart.yaml, or see `etl config schema`"
         )
     return Document(path, data, lines)
+
+
+def _parse(path: Path, text: str) -> tuple[Mapping[Key, int], object]:
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        lines = _Index(path).of(node)
+        return lines, loader.construct_document(node) if node else None
+    finally:
+        loader.dispose()
 
 
 def _read_text(path: Path) -> str:
