@@ -1,0 +1,318 @@
+-- Which tables a statement changed, and the two event triggers.
+--
+-- Only tables that this transaction holds a lock on may be described: any lock keeps a competing ALTER TABLE from
+-- committing before us, so for one table the order of the messages is the order of the changes.
+
+-- Rows that one transaction leaves for itself; nobody else ever sees them. Unlogged, so that they are neither in the
+-- WAL nor in any publication.
+--
+-- A row without a table tells the number of the present (sub)transaction, which no function does. Readers need it: when
+-- a transaction in progress is streamed, Postgres labels a message with the number of the whole transaction, while a
+-- ROLLBACK TO SAVEPOINT later names only the subtransaction. A row with a table is a change that the drop trigger saw
+-- and leaves to the other trigger, which fires for the same statement.
+CREATE UNLOGGED TABLE etl.ddl_scratch (xid xid8 NOT NULL, table_oid oid);
+REVOKE ALL ON etl.ddl_scratch FROM PUBLIC;
+
+-- Partitions and inheritance children of any depth, and tables of a composite type, whose description this transaction
+-- has changed. Every row newer than the transaction counts: too much does no harm. What leaves no row behind, a dropped
+-- key, is seen by the drop trigger.
+CREATE FUNCTION etl.touched_dependents(named oid[]) RETURNS oid[]
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+    dependents oid[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = ANY (named) AND (c.relhassubclass OR c.relkind = 'c')) THEN
+        RETURN '{}';
+    END IF;
+    WITH RECURSIVE tree (relid) AS (
+        SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = ANY (named)
+         UNION
+        SELECT t.oid
+          FROM pg_class composite
+          JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = composite.reltype
+                          AND d.classid = 'pg_class'::regclass AND d.objsubid = 0
+          JOIN pg_class t ON t.oid = d.objid AND t.reloftype = composite.reltype
+         WHERE composite.oid = ANY (named) AND composite.relkind = 'c'
+         UNION
+        SELECT h.inhrelid FROM pg_inherits h JOIN tree ON h.inhparent = tree.relid
+    )
+    SELECT coalesce(array_agg(c.oid ORDER BY c.oid), '{}') INTO dependents
+      FROM tree JOIN pg_class c ON c.oid = tree.relid
+     WHERE age(c.xmin) <= 0
+        OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND age(a.xmin) <= 0)
+        OR EXISTS (SELECT FROM pg_attrdef d WHERE d.adrelid = c.oid AND age(d.xmin) <= 0)
+        OR EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND age(i.xmin) <= 0);
+    RETURN dependents;
+END
+$$;
+
+-- The changes of the statement that ddl_command_end is fired for.
+CREATE FUNCTION etl.changes_of_commands() RETURNS etl.ddl_change[]
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    command record;
+    address record;
+    command_oids oid[] := '{}';
+    command_texts json[] := '{}';
+    candidates oid[] := '{}';
+    table_oid oid;
+    named integer[];
+    changes etl.ddl_change[] := '{}';
+BEGIN
+    FOR command IN
+        SELECT * FROM pg_event_trigger_ddl_commands() c WHERE c.objid IS NOT NULL AND c.in_extension IS NOT TRUE
+    LOOP
+        SELECT * INTO address FROM pg_identify_object_as_address(command.classid, command.objid, command.objsubid);
+        command_oids := command_oids || command.objid;
+        command_texts := command_texts || json_build_object(
+            'classid', command.classid::bigint, 'objid', command.objid::bigint, 'objsubid', command.objsubid,
+            'command_tag', command.command_tag, 'object_type', command.object_type,
+            'schema_name', command.schema_name, 'object_identity', command.object_identity,
+            'object_address_type', address.type, 'object_address_names', address.object_names,
+            'object_address_args', address.object_args);
+        IF command.classid = 'pg_class'::regclass THEN
+            candidates := candidates || command.objid;
+        ELSIF command.classid = 'pg_namespace'::regclass THEN
+            candidates := candidates || ARRAY(
+                SELECT c.oid FROM pg_class c WHERE c.relnamespace = command.objid AND c.relkind IN ('r', 'p'));
+        END IF;
+    END LOOP;
+    candidates := candidates || etl.touched_dependents(candidates) || etl.take_deferred_tables();
+    FOREACH table_oid IN ARRAY etl.published_tables(candidates) LOOP
+        -- a table that the statement does not name is told what it does name
+        named := coalesce(nullif(array_positions(command_oids, table_oid), '{}'),
+                          ARRAY(SELECT generate_series(1, least(cardinality(command_oids), 100))));
+        changes := changes || ROW (table_oid, NULL, NULL, (
+            SELECT coalesce(json_agg(command_texts[n] ORDER BY command_oids[n], n), '[]') FROM unnest(named) n
+        ), NULL, NULL)::etl.ddl_change;
+    END LOOP;
+    RETURN changes;
+END
+$$;
+
+-- What the drop trigger left for this statement.
+CREATE FUNCTION etl.take_deferred_tables() RETURNS oid[]
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    deferred oid[];
+BEGIN
+    -- looked for first: a block that writes gets a number of its own
+    SELECT coalesce(array_agg(s.table_oid), '{}') INTO deferred
+      FROM etl.ddl_scratch s WHERE s.xid = pg_current_xact_id() AND s.table_oid IS NOT NULL;
+    IF cardinality(deferred) > 0 THEN
+        DELETE FROM etl.ddl_scratch s WHERE s.xid = pg_current_xact_id();
+    END IF;
+    RETURN deferred;
+END
+$$;
+
+-- The changes of the statement that sql_drop is fired for: tables that are gone, and tables that lost a column, a
+-- default or a key. The latter are left to the other trigger where that fires too.
+CREATE FUNCTION etl.changes_of_drops(other_trigger_fires boolean) RETURNS etl.ddl_change[]
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dropped_tables etl.ddl_change[];
+    maimed oid[];
+    changes etl.ddl_change[];
+BEGIN
+    SELECT coalesce(array_agg(ROW (d.objid, d.schema_name, d.object_name, json_build_array(json_build_object(
+               'classid', d.classid::bigint, 'objid', d.objid::bigint, 'objsubid', d.objsubid,
+               'command_tag', 'DROP TABLE', 'object_type', d.object_type, 'schema_name', d.schema_name,
+               'object_identity', d.object_identity, 'object_address_type', d.object_type,
+               'object_address_names', d.address_names, 'object_address_args', d.address_args)),
+               NULL, NULL)::etl.ddl_change ORDER BY d.objid), '{}')
+      INTO dropped_tables
+      FROM pg_event_trigger_dropped_objects() d
+     WHERE d.classid = 'pg_class'::regclass AND d.object_type = 'table' AND d.objsubid = 0 AND NOT d.is_temporary
+       AND etl.was_published(d.schema_name, d.object_name);
+
+    SELECT coalesce(array_agg(DISTINCT lost.relid), '{}') INTO maimed
+      FROM pg_event_trigger_dropped_objects() d
+     CROSS JOIN LATERAL (
+           SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname = d.address_names[1] AND c.relname = d.address_names[2]
+     ) lost (relid)
+     WHERE CASE d.object_type
+           -- the other trigger sees by itself that a column is gone
+           WHEN 'table column' THEN NOT other_trigger_fires
+           WHEN 'default value' THEN true
+           -- a key has an index of its name; without the other trigger only foreign keys and checks are seen here
+           WHEN 'table constraint' THEN other_trigger_fires AND EXISTS (
+                SELECT FROM pg_event_trigger_dropped_objects() i
+                 WHERE i.object_type = 'index' AND i.address_names = ARRAY[d.address_names[1], d.address_names[3]])
+           ELSE false END;
+    IF other_trigger_fires THEN
+        INSERT INTO etl.ddl_scratch (xid, table_oid) SELECT pg_current_xact_id(), m FROM unnest(maimed) m;
+        RETURN dropped_tables;
+    END IF;
+
+    SELECT array_agg(ROW (t.oid, NULL, NULL, (
+               SELECT coalesce(json_agg(json_build_object(
+                          'classid', d.classid::bigint, 'objid', d.objid::bigint, 'objsubid', d.objsubid,
+                          'command_tag', 'DROP', 'object_type', d.object_type, 'schema_name', d.schema_name,
+                          'object_identity', d.object_identity, 'object_address_type', d.object_type,
+                          'object_address_names', d.address_names, 'object_address_args', d.address_args)
+                          ORDER BY d.classid, d.objid, d.objsubid), '[]')
+                 FROM pg_event_trigger_dropped_objects() d
+                 JOIN pg_class c ON c.oid = t.oid AND c.relname = d.address_names[2]
+                 JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = d.address_names[1]
+                WHERE d.object_type IN ('table column', 'default value')
+           ), NULL, NULL)::etl.ddl_change ORDER BY t.oid) INTO changes
+      FROM unnest(etl.published_tables(maimed)) t (oid);
+    RETURN dropped_tables || coalesce(changes, '{}');
+END
+$$;
+
+-- Whether a table that is gone was published. Its membership rows went with it and are among the dropped objects.
+-- Not known any more: whether it was unlogged, or a partition published through its parents.
+CREATE FUNCTION etl.was_published(schema_name text, table_name text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF schema_name IN ('etl', 'information_schema', 'pg_catalog') THEN
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM pg_publication p WHERE p.puballtables)
+       OR EXISTS (SELECT FROM pg_event_trigger_dropped_objects() d
+                   WHERE d.object_type = 'publication relation' AND d.address_names = ARRAY[schema_name, table_name]
+                      OR d.object_type = 'publication namespace' AND d.address_names[1] = schema_name) THEN
+        RETURN true;
+    END IF;
+    RETURN current_setting('server_version_num')::integer >= 150000 AND EXISTS (
+        SELECT FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid
+         WHERE n.nspname = schema_name);
+END
+$$;
+
+-- Whether this statement is none of our business: the session opted out, nobody could decode the WAL, or nothing is
+-- published. A setting made by SET LOCAL stays behind as an empty string, so it is compared, never cast.
+CREATE FUNCTION etl.ddl_log_is_off() RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN lower(btrim(coalesce(current_setting('supabase_etl.skip_ddl_log', true), '')))
+               IN ('true', 'on', '1', 'yes', 't')
+        -- since Postgres 19 logical decoding may be on while wal_level says replica
+        OR coalesce(nullif(current_setting('effective_wal_level', true), ''), current_setting('wal_level')) <> 'logical'
+        OR NOT EXISTS (SELECT FROM pg_publication);
+END
+$$;
+
+-- One transactional message per published table that the statement changed. Runs with its owner's rights, so that
+-- whoever may alter a table needs no right on anything of ours.
+--
+-- lock_timeout: should an administrator hold a lock on one of our tables, the user's statement waits this long at most;
+-- it is below the default deadlock_timeout, so that our waiting makes nobody else a deadlock's victim.
+CREATE FUNCTION etl.emit_schema_change_messages() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '500ms'
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    changes etl.ddl_change[];
+    change etl.ddl_change;
+    message bytea;
+    scratch record;
+    subxid bigint;
+    may_write boolean := false;
+BEGIN
+    BEGIN
+        IF etl.ddl_log_is_off() THEN
+            RETURN;
+        END IF;
+        IF TG_EVENT = 'sql_drop' THEN
+            changes := etl.changes_of_drops(TG_TAG IN (
+                'ALTER TABLE', 'ALTER VIEW', 'ALTER MATERIALIZED VIEW', 'ALTER FOREIGN TABLE', 'ALTER INDEX',
+                'ALTER TYPE', 'ALTER SCHEMA'));
+        ELSE
+            changes := etl.changes_of_commands();
+        END IF;
+    EXCEPTION WHEN OTHERS THEN
+        changes := ARRAY[ROW (0, NULL, NULL, NULL, SQLSTATE, SQLERRM)::etl.ddl_change];
+    END;
+    IF cardinality(changes) = 0 THEN
+        RETURN;
+    END IF;
+
+    BEGIN
+        -- an administrator may have taken the function from PUBLIC, as docs/reference/ddl-message.md advises
+        IF NOT has_function_privilege('pg_logical_emit_message(boolean, text, bytea' || CASE
+               WHEN current_setting('server_version_num')::integer >= 170000 THEN ', boolean)' ELSE ')' END,
+               'EXECUTE') THEN
+            RAISE WARNING 'etl: a schema change was not recorded: % may not call pg_logical_emit_message', current_user;
+            RETURN;
+        END IF;
+        -- once it is locked, writing to it cannot fail any more
+        LOCK TABLE etl.ddl_scratch IN ROW EXCLUSIVE MODE;
+        may_write := true;
+    EXCEPTION WHEN OTHERS THEN
+        may_write := false;
+    END;
+    IF may_write THEN
+        INSERT INTO etl.ddl_scratch (xid) VALUES (pg_current_xact_id()) RETURNING ctid AS place, xmin INTO scratch;
+        DELETE FROM etl.ddl_scratch WHERE ctid = scratch.place;
+        subxid := scratch.xmin::text::bigint;
+    END IF;
+
+    FOREACH change IN ARRAY changes LOOP
+        BEGIN
+            message := etl.ddl_message(change, TG_EVENT, TG_TAG, subxid);
+        EXCEPTION WHEN OTHERS THEN
+            RAISE WARNING 'etl: a schema change was not recorded: % (SQLSTATE %)', left(SQLERRM, 500), SQLSTATE;
+            message := NULL;
+        END;
+        IF message IS NOT NULL THEN
+            PERFORM pg_logical_emit_message(true, 'supabase_etl_ddl', message);
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- Creates the event triggers that are missing; a disabled one stays disabled.
+CREATE FUNCTION etl.create_event_triggers() RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- session_replication_role = replica turns ordinary triggers off; a schema change under it is one all the same
+    IF NOT EXISTS (SELECT FROM pg_event_trigger e WHERE e.evtname = 'supabase_etl_ddl_message_trigger') THEN
+        -- ALTER VIEW, MATERIALIZED VIEW and FOREIGN TABLE rename columns of plain tables, ALTER INDEX renames a table
+        CREATE EVENT TRIGGER supabase_etl_ddl_message_trigger ON ddl_command_end
+            WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'ALTER MATERIALIZED VIEW', 'ALTER FOREIGN TABLE',
+                         'ALTER INDEX', 'ALTER TYPE', 'ALTER SCHEMA')
+            EXECUTE FUNCTION etl.emit_schema_change_messages();
+        ALTER EVENT TRIGGER supabase_etl_ddl_message_trigger ENABLE ALWAYS;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_event_trigger e WHERE e.evtname = 'supabase_etl_ddl_drop_trigger') THEN
+        CREATE EVENT TRIGGER supabase_etl_ddl_drop_trigger ON sql_drop
+            EXECUTE FUNCTION etl.emit_schema_change_messages();
+        ALTER EVENT TRIGGER supabase_etl_ddl_drop_trigger ENABLE ALWAYS;
+    END IF;
+END
+$$;
+
+REVOKE ALL ON FUNCTION
+    etl.touched_dependents(oid[]),
+    etl.changes_of_commands(),
+    etl.changes_of_drops(boolean),
+    etl.was_published(text, text),
+    etl.ddl_log_is_off(),
+    etl.take_deferred_tables(),
+    etl.emit_schema_change_messages(),
+    etl.create_event_triggers()
+FROM PUBLIC;
+
+SELECT etl.create_event_triggers();
