@@ -10,9 +10,9 @@ MASK = "********"
 #: Shorter values would mask half of every sentence, and protect nothing.
 MIN_SECRET_LENGTH = 4
 
-_URI_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@?#]*:)[^\s@]+(?=@)", re.IGNORECASE)
+_URI_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@?#]*:)[^\s/?#]+(?=@)", re.IGNORECASE)
 _PAIR_PASSWORD = re.compile(
-    r"((?:\b|_)(?:password|passwd|sslpassword|passfile_secret|secret)\s*[=:]\s*)(?!\{(?:env|file)\b)"
+    r"(\b\w*(?:password|passwd|secret)['\"]?\s*[=:]\s*)(?!\{(?:env|file)\b)"
     r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,;&'"]+)""",
     re.IGNORECASE,
 )
