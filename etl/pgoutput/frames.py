@@ -167,7 +167,7 @@ def _starts(data: bytes, ends: Int64s) -> Int64s:
     starts = np.empty_like(ends)
     starts[:1] = 0
     starts[1:] = ends[:-1]
-    if len(data) >= 2**31 or (len(ends) and int(ends[-1]) != len(data)):
+    if len(data) >= 2**31 or len(data) != (int(ends[-1]) if len(ends) else 0):
         raise DecodeError("the chunk's ends do not match its bytes", tag="", offset=len(data))
     if (ends <= starts).any():
         at = first(ends <= starts)
