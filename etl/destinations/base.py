@@ -115,6 +115,14 @@ class Destination(ABC):
         """
 
     @abstractmethod
+    def check_existing_rows(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
+        """Refuse a schema under which rows already there could not be addressed any more, before a schema change.
+
+        So it is when the key becomes a column that these rows have no value for, because it was added after they were
+        written. Raises `DestinationTableError`.
+        """
+
+    @abstractmethod
     def watermarks(self) -> Mapping[int, Position]:
         """Table oid → the last position applied, as committed."""
 

@@ -55,6 +55,8 @@ class SchemaApplier:
         `SchemaAmbiguousError` when the real table is explained by no point on the way.
         """
         self._destination.check_schema(recorded.table, target)
+        if target.key_columns != recorded.schema.key_columns:
+            self._destination.check_existing_rows(recorded.table, target)
         applying = DestinationMetadata(recorded.table, SchemaStatus.APPLYING, target, recorded.schema)
         return self._run(applying, self._plan(applying), watermark)
 

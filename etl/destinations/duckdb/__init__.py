@@ -1,1 +1,6 @@
-"""The DuckDB destination."""
+"""A DuckDB file as destination."""
+
+from etl.destinations.duckdb.config import DuckDBSettings
+from etl.destinations.duckdb.destination import DuckDBDestination
+
+__all__ = ["DuckDBDestination", "DuckDBSettings"]

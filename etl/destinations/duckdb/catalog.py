@@ -1,0 +1,239 @@
+"""The tables of a DuckDB destination: how they are named, made, described and altered."""
+
+# ruff: noqa: S608 -- names go through `quote`, defaults and comments through `literal`; values are parameters
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from etl.ddl.operations import (
+    ActualColumn,
+    ActualTable,
+    AddColumn,
+    DropColumn,
+    DropDefault,
+    RenameColumn,
+    SchemaOperation,
+    SetDefault,
+)
+from etl.destinations.base import DestinationTable, TableMode
+from etl.destinations.duckdb.changelog import METADATA_COLUMNS
+from etl.destinations.duckdb.dialect import (
+    column_type,
+    literal,
+    quote,
+    render_default,
+    same_name,
+    split_name,
+)
+from etl.destinations.duckdb.housekeeping import SCHEMA, Housekeeping
+from etl.destinations.duckdb.session import Row, Session
+from etl.destinations.duckdb.shape import TableShape
+from etl.errors import DestinationTableError
+from etl.schema.defaults import parse_default
+from etl.schema.table import ColumnSchema, ReplicatedTableSchema
+from etl.schema.types import TypeOptions
+
+_TAG: Final = re.compile(r"pg:(?P<oid>\d+)\.(?P<attnum>\d+)")
+#: The comment on columns that belong to no source column.
+_METADATA: Final = "etl:metadata"
+#: DuckDB keeps no table without columns: this one stands in while the last column makes room for a new one.
+_PLACEHOLDER: Final = "_etl_placeholder"
+_RESERVED_SCHEMAS: Final = {SCHEMA, "information_schema", "pg_catalog"}
+
+
+class Catalog:
+    """Tables and their columns. Every method that writes is called inside a transaction."""
+
+    def __init__(self, session: Session, housekeeping: Housekeeping, options: TypeOptions) -> None:
+        self._session = session
+        self._housekeeping = housekeeping
+        self._options = options
+        self._shapes: dict[int, TableShape] = {}
+
+    def forget_shapes(self) -> None:
+        """Look again at every table: a transaction was rolled back."""
+        self._shapes.clear()
+
+    def sql_name(self, table: DestinationTable) -> str:
+        """The quoted name in three parts."""
+        schema, name = split_name(table.name)
+        return f"{self._schema(schema)}.{quote(name)}"
+
+    def shape(self, table: DestinationTable) -> TableShape:
+        """The table as it is now. Raises `DestinationTableError` when it is gone."""
+        known = self._shapes.get(table.oid)
+        if known is None:
+            actual = self.describe(table)
+            if actual is None:
+                raise DestinationTableError(
+                    "the destination table is gone, and its rows with it",
+                    hint="copy the table again with `etl resync`",
+                    table=table.name,
+                )
+            known = self._shapes[table.oid] = TableShape(table, self.sql_name(table), actual.columns)
+        return known
+
+    def describe(self, table: DestinationTable) -> ActualTable | None:
+        """The source's columns of the table, or None when there is no such table."""
+        rows = self._columns(table)
+        columns = tuple(
+            ActualColumn(name, data_type, _attnum(table, comment), default)
+            for name, data_type, default, comment in rows
+            if comment != _METADATA
+        )
+        return ActualTable(columns) if rows else None
+
+    def check_schema(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
+        """Raise `DestinationTableError` for names that DuckDB, or a table already here, rules out."""
+        self._check_name(table)
+        if not schema.columns:
+            raise DestinationTableError(
+                "no column of the table is replicated",
+                hint="DuckDB has no tables without columns: publish at least one",
+                table=table.name,
+            )
+        metadata = METADATA_COLUMNS if table.mode is TableMode.CHANGELOG else {}
+        seen = {name: f"the metadata column {name}" for name in (_PLACEHOLDER, *metadata)}
+        for column in schema.columns:
+            key = same_name(column.name)
+            if key in seen:
+                raise DestinationTableError(
+                    f"column {column.name!r} and {seen[key]} have one name in DuckDB, which ignores case",
+                    hint="rename one of the columns, or leave one out of the publication",
+                    table=table.name,
+                )
+            seen[key] = f"column {column.name!r}"
+
+    def check_existing_rows(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
+        """Raise `DestinationTableError` when rows have no value for a key column."""
+        actual = self.describe(table)
+        if actual is None or table.mode is TableMode.CHANGELOG or not schema.key_columns:
+            return
+        names = {column.attnum: column.name for column in actual.columns}
+        lacks = [
+            f"{quote(names[key.attnum])} IS NULL" if key.attnum in names else "true"
+            for key in schema.key_columns
+        ]
+        if self._session.rows(f"SELECT 1 FROM {self.sql_name(table)} WHERE {' OR '.join(lacks)} LIMIT 1"):
+            key = ", ".join(repr(column.name) for column in schema.key_columns)
+            raise DestinationTableError(
+                f"rows from before the key changed have no value for it here: {key}",
+                hint="copy the table again with `etl resync`",
+                table=table.name,
+            )
+
+    def create(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
+        """Create the table empty in place of an earlier one of the same source table."""
+        self.check_schema(table, schema)
+        self.drop(table)
+        self._refuse_foreign(table)
+        self._session.run(f"CREATE SCHEMA IF NOT EXISTS {self._schema(split_name(table.name)[0])}")
+        metadata = METADATA_COLUMNS if table.mode is TableMode.CHANGELOG else {}
+        definitions = [self._definition(column) for column in schema.columns]
+        definitions += [f"{quote(name)} {data_type}" for name, data_type in metadata.items()]
+        self._session.run(f"CREATE TABLE {self.sql_name(table)} ({', '.join(definitions)})", table=table.name)
+        for column in schema.columns:
+            self._comment(table, column.name, _tag(table, column))
+        for name in metadata:
+            self._comment(table, name, _METADATA)
+        self._housekeeping.register(table, schema.qualified_name)
+
+    def drop(self, table: DestinationTable) -> None:
+        """Drop the table that this source table has here, under whatever name, and all that is stored about it."""
+        self._shapes.pop(table.oid, None)
+        registered = self._housekeeping.registered_name(table)
+        if registered is not None:
+            schema, name = registered
+            self._session.run(f"DROP TABLE IF EXISTS {self._schema(schema)}.{quote(name)}", table=table.name)
+        self._housekeeping.forget(table)
+
+    def execute(self, table: DestinationTable, operation: SchemaOperation) -> None:
+        """Execute one schema operation."""
+        self._shapes.pop(table.oid, None)
+        for action in self._actions(table, operation):
+            self._session.run(f"ALTER TABLE {self.sql_name(table)} {action}", table=table.name)
+        if isinstance(operation, AddColumn):
+            self._comment(table, operation.column.name, _tag(table, operation.column))
+            if any(row[0] == _PLACEHOLDER for row in self._columns(table)):
+                self._session.run(f"ALTER TABLE {self.sql_name(table)} DROP COLUMN {_PLACEHOLDER}")
+
+    def _actions(self, table: DestinationTable, operation: SchemaOperation) -> Iterator[str]:
+        match operation:
+            case AddColumn(column):
+                yield f"ADD COLUMN {quote(column.name)} {column_type(column, self._options)}"
+            case RenameColumn(_, name, new_name):
+                yield f"RENAME COLUMN {quote(name)} TO {quote(new_name)}"
+            case DropColumn(_, name):
+                if len(self._columns(table)) == 1:
+                    yield f"ADD COLUMN {_PLACEHOLDER} BOOLEAN"
+                yield f"DROP COLUMN {quote(name)}"
+            case SetDefault(column, default):
+                rendered = render_default(column, default, self._options)
+                if rendered is not None:
+                    yield f"ALTER COLUMN {quote(column.name)} SET DEFAULT {rendered}"
+            case DropDefault(_, name):
+                yield f"ALTER COLUMN {quote(name)} DROP DEFAULT"
+
+    def _definition(self, column: ColumnSchema) -> str:
+        definition = f"{quote(column.name)} {column_type(column, self._options)}"
+        parsed = parse_default(column.default_expression, column.type_oid)
+        rendered = None if parsed is None else render_default(column, parsed, self._options)
+        return definition if rendered is None else f"{definition} DEFAULT {rendered}"
+
+    def _comment(self, table: DestinationTable, column: str, text: str) -> None:
+        self._session.run(
+            f"COMMENT ON COLUMN {self.sql_name(table)}.{quote(column)} IS {literal(text)}", table=table.name
+        )
+
+    def _columns(self, table: DestinationTable) -> list[Row]:
+        """Name, type, default and comment of every column, metadata columns included."""
+        return self._session.rows(
+            "SELECT column_name, data_type, column_default, comment FROM duckdb_columns()"
+            " WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index",
+            (self._session.catalog, *split_name(table.name)),
+        )
+
+    def _schema(self, schema: str) -> str:
+        return f"{quote(self._session.catalog)}.{quote(schema)}"
+
+    def _check_name(self, table: DestinationTable) -> None:
+        schema, name = split_name(table.name)
+        if same_name(schema) in _RESERVED_SCHEMAS:
+            raise DestinationTableError(
+                f"the schema name {schema!r} is reserved here",
+                hint=f"replicate {name!r} from a schema of another name",
+                table=table.name,
+            )
+        owner = self._housekeeping.other_owner(table)
+        if owner is not None:
+            raise DestinationTableError(
+                f"its name is that of {owner} here already; DuckDB ignores the case of names",
+                hint="rename one of the two source tables, or leave one out of the publication",
+                table=table.name,
+            )
+
+    def _refuse_foreign(self, table: DestinationTable) -> None:
+        """Raise `DestinationTableError` when a table or view that is not ours stands where this one should."""
+        wanted = tuple(map(same_name, split_name(table.name)))
+        there = self._session.rows(
+            "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?"
+            " UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = ?",
+            (self._session.catalog, self._session.catalog),
+        )
+        if wanted in {(same_name(schema), same_name(name)) for schema, name in there}:
+            raise DestinationTableError(
+                "a table or view of this name is there already and was not made by this pipeline",
+                hint="rename or drop it; it is never overwritten",
+                table=table.name,
+            )
+
+
+def _tag(table: DestinationTable, column: ColumnSchema) -> str:
+    return f"pg:{table.oid}.{column.attnum}"
+
+
+def _attnum(table: DestinationTable, comment: str | None) -> int | None:
+    match = _TAG.fullmatch(comment or "")
+    return int(match["attnum"]) if match and int(match["oid"]) == table.oid else None
