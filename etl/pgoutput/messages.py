@@ -4,9 +4,9 @@ Layouts after the Postgres manual, "Logical Replication Message Formats", protoc
 messages, since nothing is streamed before its commit). Every count and length is held against the bytes that
 remain before anything is allocated, and a message must end where its payload ends.
 
-Names are UTF-8 because client_encoding is. A database in SQL_ASCII may still send other bytes: they become
-``\xNN`` escapes, so that a name can always be printed and compared, and `RelationMessage.escaped` says so; who
-owns the table decides whether it can live with that. Timestamps are microseconds since 1970-01-01 UTC.
+Names are UTF-8 because client_encoding is. A database in SQL_ASCII, asked for just that, may send other bytes:
+they become ``\xNN`` escapes, so that a name can always be printed and compared, and `RelationMessage.escaped` says
+so; who owns the table decides whether it can live with that. Timestamps are microseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations

@@ -66,8 +66,9 @@ class SplitTuples:
 class Text:
     r"""A column's text: `values` is a `pa.StringArray`.
 
-    `escaped` int64: the rows whose bytes were not UTF-8 (only a database in SQL_ASCII sends them). In these, and
-    only in these, every offending byte stands as ``\xNN``; the caller reports them.
+    `escaped` int64: the rows whose bytes were not UTF-8. Only a database in SQL_ASCII sends them, and only to a
+    client that asks for SQL_ASCII: asked for UTF8, it fails at such a row for ever. In these rows, and only in
+    these, every offending byte stands as ``\xNN``; the caller reports them.
     """
 
     values: pa.StringArray
