@@ -52,6 +52,7 @@ _REFUSALS = (
     ("password authentication failed", "check the store's user and password"),
     ("no password supplied", "set the store's password, PGPASSWORD or a .pgpass entry"),
     ("no pg_hba.conf entry", "allow this host and role in the server's pg_hba.conf"),
+    ("root certificate", "name a file with trusted certificates under sslrootcert"),
     ("certificate verify failed", "check sslrootcert and the server's certificate"),
     ("does not match host name", "the server's certificate names another host; see sslmode"),
     ("server does not support SSL", "TLS was asked for and the server offers none"),

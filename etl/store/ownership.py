@@ -11,6 +11,7 @@ last one they saw: it is the microseconds of the server's clock where that is gr
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import select
@@ -24,6 +25,7 @@ from etl.store.connection import Connection, Conninfo, StoreSession, table_exist
 from etl.store.rules import active_error, destroyed
 
 _LOCK = "SELECT pg_try_advisory_lock(%s)"
+_UNLOCK = "SELECT pg_advisory_unlock(%s)"
 
 #: No row comes back when the stored state was counted by another ordinal rule.
 _TAKE_EPOCH = """
@@ -78,7 +80,11 @@ class PipelineLock:
 
     def release(self) -> None:
         """Give the lock up and close its connection; idempotent."""
-        self._holder = None
+        holder, self._holder = self._holder, None
+        if holder is not None and _is_alive(holder):
+            # the server notices a closed connection a little later; the next holder need not wait for that
+            with contextlib.suppress(psycopg.Error):
+                holder.execute(_UNLOCK, (self._key,))
         self._session.close()
 
     def _try(self, connection: Connection) -> Connection | None:

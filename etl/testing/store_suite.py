@@ -55,6 +55,13 @@ WRITES: dict[str, Callable[[StateStore], object]] = {
     "destroy": lambda store: store.destroy(),
 }
 each_write = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+each_write_but_the_last = pytest.mark.parametrize(
+    "write", list(WRITES.values())[:-1], ids=list(WRITES.keys())[:-1]
+)
+
+
+#: The contents of a pipeline that never ran.
+NOTHING: tuple[object, ...] = ({}, [], {}, None)
 
 
 def contents(store: StateStore) -> tuple[object, ...]:
@@ -124,6 +131,18 @@ class OwnershipRules:
         with pytest.raises(StoreError, match=r"acquire"):
             write(open_store())
         assert contents(owner) == contents(open_store())
+
+    @each_write_but_the_last
+    def test_a_write_of_unknown_outcome_may_be_repeated(
+        self, open_store: StoreOpener, write: Callable[[StateStore], object]
+    ) -> None:
+        store = open_store()
+        store.acquire()
+        fill(store)
+        write(store)
+        once, history = contents(store), len(store.table_state_history(OID))
+        write(store)
+        assert (contents(store), len(store.table_state_history(OID))) == (once, history)
 
     def test_anyone_may_read(self, open_store: StoreOpener) -> None:
         owner = open_store()
@@ -370,7 +389,7 @@ class LifeCycleRules:
         store.set_table_state(TableStateRecord(OID, TableState.INIT))
         fill(store)
         store.destroy()
-        assert contents(store) == ({}, [], {}, None)
+        assert contents(store) == NOTHING
         assert store.table_state_history(OID) == []
         with pytest.raises(StoreError, match="destroyed"):
             store.save_progress(Lsn(1))

@@ -9,7 +9,7 @@ CREATE TABLE etl.replication_state (
     pipeline_id bigint NOT NULL REFERENCES etl.pipelines (pipeline_id) ON DELETE CASCADE,
     table_id oid NOT NULL,
     state etl.table_state NOT NULL,
-    -- {"type": state, "lsn": …} and, when errored, "reason", "solution", "retry_policy": {"type": …}
+    -- {"type": state, "lsn": "X/Y"} and, when errored, "reason", "solution", "retry_policy": {"type": "no_retry"}
     metadata jsonb NOT NULL,
     prev bigint REFERENCES etl.replication_state (id),
     is_current boolean NOT NULL DEFAULT true,
