@@ -33,7 +33,7 @@ __all__ = [
     "pg_type",
 ]
 
-#: ±infinity in a date32 column, in days since 1970: no date of Postgres (4713 BC to 5874897 AD) lies there.
+#: ±infinity in a date32 column, in days since 1970: no date of Postgres (4714 BC to 5874897 AD) lies there.
 DATE_INFINITY: Final = 2**31 - 1
 DATE_MINUS_INFINITY: Final = -DATE_INFINITY
 
