@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 from etl.ddl.operations import (
@@ -38,8 +37,6 @@ from etl.schema.types import TypeOptions
 _TAG: Final = re.compile(r"pg:(?P<oid>\d+)\.(?P<attnum>\d+)")
 #: The comment on columns that belong to no source column.
 _METADATA: Final = "etl:metadata"
-#: DuckDB keeps no table without columns: this one stands in while the last column makes room for a new one.
-_PLACEHOLDER: Final = "_etl_placeholder"
 _RESERVED_SCHEMAS: Final = {SCHEMA, "information_schema", "pg_catalog"}
 
 
@@ -95,7 +92,7 @@ class Catalog:
                 table=table.name,
             )
         metadata = METADATA_COLUMNS if table.mode is TableMode.CHANGELOG else {}
-        seen = {name: f"the metadata column {name}" for name in (_PLACEHOLDER, *metadata)}
+        seen = {name: f"the metadata column {name}" for name in metadata}
         for column in schema.columns:
             key = same_name(column.name)
             if key in seen:
@@ -152,29 +149,25 @@ class Catalog:
     def execute(self, table: DestinationTable, operation: SchemaOperation) -> None:
         """Execute one schema operation."""
         self._shapes.pop(table.oid, None)
-        for action in self._actions(table, operation):
+        action = self._action(operation)
+        if action is not None:
             self._session.run(f"ALTER TABLE {self.sql_name(table)} {action}", table=table.name)
         if isinstance(operation, AddColumn):
             self._comment(table, operation.column.name, _tag(table, operation.column))
-            if any(row[0] == _PLACEHOLDER for row in self._columns(table)):
-                self._session.run(f"ALTER TABLE {self.sql_name(table)} DROP COLUMN {_PLACEHOLDER}")
 
-    def _actions(self, table: DestinationTable, operation: SchemaOperation) -> Iterator[str]:
+    def _action(self, operation: SchemaOperation) -> str | None:
         match operation:
             case AddColumn(column):
-                yield f"ADD COLUMN {quote(column.name)} {column_type(column, self._options)}"
+                return f"ADD COLUMN {quote(column.name)} {column_type(column, self._options)}"
             case RenameColumn(_, name, new_name):
-                yield f"RENAME COLUMN {quote(name)} TO {quote(new_name)}"
+                return f"RENAME COLUMN {quote(name)} TO {quote(new_name)}"
             case DropColumn(_, name):
-                if len(self._columns(table)) == 1:
-                    yield f"ADD COLUMN {_PLACEHOLDER} BOOLEAN"
-                yield f"DROP COLUMN {quote(name)}"
+                return f"DROP COLUMN {quote(name)}"
             case SetDefault(column, default):
                 rendered = render_default(column, default, self._options)
-                if rendered is not None:
-                    yield f"ALTER COLUMN {quote(column.name)} SET DEFAULT {rendered}"
+                return rendered and f"ALTER COLUMN {quote(column.name)} SET DEFAULT {rendered}"
             case DropDefault(_, name):
-                yield f"ALTER COLUMN {quote(name)} DROP DEFAULT"
+                return f"ALTER COLUMN {quote(name)} DROP DEFAULT"
 
     def _definition(self, column: ColumnSchema) -> str:
         definition = f"{quote(column.name)} {column_type(column, self._options)}"
