@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from etl.cli.output import error_text, say
+from etl.cli.output import say
 from etl.errors import EtlError, ExitCode
 
 
@@ -58,7 +58,7 @@ def _tell(message: str, *, where: str, hint: str, error: Exception) -> None:
 
     if is_debug():
         say(render_traceback(error))
-    say(error_text("error: ") + redact(message))
+    say(redact(message), heading="error: ")
     if where:
         say(f"  where: {redact(where)}")
     if hint:

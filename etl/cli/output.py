@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 160
 
 
-def say(text: str) -> None:
-    """Tell the person: standard error."""
-    typer.echo(printable(text, keep="\n\t\x1b"), err=True)
+def say(text: str, *, heading: str = "") -> None:
+    """Tell the person: standard error. `heading` stands before the text, in red where there are colours."""
+    colored = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    shown = typer.style(heading, fg=typer.colors.RED, bold=True) if heading and colored else heading
+    typer.echo(shown + printable(text, keep="\n\t"), err=True)
 
 
 def emit(text: str) -> None:
@@ -66,16 +68,13 @@ def confirm(question: str, *, yes: bool) -> None:
     """Go on only when the person agrees. Raises a usage error when there is no one to ask."""
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not _is_interactive():
         raise typer.BadParameter("nobody is there to ask: add --yes, or --dry-run to only look")
     typer.confirm(question, abort=True, err=True)
 
 
-def error_text(text: str) -> str:
-    """`text` in red, where standard error shows colours."""
-    if not sys.stderr.isatty() or "NO_COLOR" in os.environ:
-        return text
-    return typer.style(text, fg=typer.colors.RED, bold=True)
+def _is_interactive() -> bool:
+    return sys.stdin.isatty()
 
 
 def printable(text: str, *, keep: str = "") -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from etl.cli.output import console, human_bytes, printable
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, Task, TaskID
 
 
 class CopyBars:
@@ -42,7 +42,7 @@ class CopyBars:
                 return
             self._bytes[table] += bytes
             self._progress.update(task, advance=rows, size=human_bytes(self._bytes[table]))
-            state = self._progress.tasks[self._progress.task_ids.index(task)]
+            state = self._task(task)
             if state.total is not None and state.completed > state.total:
                 self._progress.update(task, total=state.completed)
 
@@ -55,10 +55,22 @@ class CopyBars:
             if not self._tasks:
                 self._stop()
 
+    def snapshot(self) -> dict[str, tuple[float, float | None]]:
+        """Table → rows so far and rows expected, of the tables being copied."""
+        with self._lock:
+            found = {table: self._task(task) for table, task in self._tasks.items()}
+            return {table: (task.completed, task.total) for table, task in found.items()}
+
     def close(self) -> None:
         """Take everything from the screen; idempotent."""
         with self._lock:
+            self._tasks.clear()
             self._stop()
+
+    def _task(self, task: TaskID) -> Task:
+        if self._progress is None:
+            raise LookupError(task)
+        return next(known for known in self._progress.tasks if known.id == task)
 
     def _stop(self) -> None:
         if self._progress is not None:
