@@ -122,9 +122,10 @@ def build_destination(config: PipelineConfig) -> Destination:
     """The destination that the configuration names."""
     match config.destination.type:
         case "duckdb":
-            from etl.destinations.duckdb.destination import DuckDbDestination
+            from etl.destinations.duckdb.config import DuckDBSettings
+            from etl.destinations.duckdb.destination import DuckDBDestination
 
-            return DuckDbDestination(config.destination.path, type_options(config))
+            return DuckDBDestination(DuckDBSettings(config.destination.path, types=type_options(config)))
     raise ConfigError(f"no destination of type {config.destination.type}")
 
 
