@@ -80,6 +80,10 @@ class ApplyWorker:
         batch = self._batcher.take(self._clock())
         if batch is None:
             return
+        if batch.is_empty:
+            # Transactions of others, our own bookkeeping among them: a record of each would make the next one.
+            self._idle_lsn = batch.commit.end_lsn if batch.commit is not None else None
+            return
         failpoint("stream.before_write")
         with self._metrics.batch_step(BatchStep.WRITE):
             report = self._writer.write(batch.events)

@@ -20,6 +20,11 @@ class Batch:
     rows: int
     nbytes: int
 
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing in it concerns a table of ours."""
+        return all(isinstance(event, Commit) for event in self.events)
+
 
 class Batcher:
     """Collects events; the caller supplies the time. Used by the apply worker only."""

@@ -55,6 +55,10 @@ class Supervisor:
                     self._retrying()(self._attempt)
                 except _ProgressedError:
                     continue
+                except EtlError as error:
+                    if self._context.stop.is_set() and error.retry is RetryPolicy.TIMED:
+                        return  # asked to end while waiting for something to pass: a graceful end
+                    raise
                 return
         finally:
             self._context.destination.close()
