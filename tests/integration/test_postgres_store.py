@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from etl.errors import PipelineActiveError, StoreError, StoreUnavailableError
 from etl.lsn import ORDINAL_RULE, Lsn
 from etl.store.base import TableState, TableStateRecord
-from etl.store.ownership import lock_key
+from etl.store.ownership import fence, lock_key, take_epoch
 from etl.store.postgres import PostgresStore
 from etl.testing.postgres import Database, start_postgres
 from etl.testing.store_samples import EXACT_SCHEMAS, OID, fill, metadata
@@ -191,6 +191,17 @@ def test_a_lock_that_another_took_and_gave_back_does_not_make_an_old_epoch_good(
     assert store.progress() == 50
     assert store.acquire() > between
     store.save_progress(Lsn(999))
+
+
+def test_the_next_epoch_waits_for_a_write_in_flight(database: Database, store: PostgresStore) -> None:
+    epoch = store.acquire()
+    with database.connect(autocommit=False) as writing, database.connect() as taking:
+        fence(writing, 1, epoch)
+        taking.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            take_epoch(taking, 1)
+        writing.rollback()
+        assert take_epoch(taking, 1) > epoch
 
 
 def test_a_killed_holder_leaves_the_pipeline_to_the_next(database: Database, rival: PostgresStore) -> None:
