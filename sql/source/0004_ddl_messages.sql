@@ -74,23 +74,23 @@ LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    relation record;
-    identity jsonb;
-    columns json;
+    schema_name text := change.dropped_schema;
+    table_name text := change.dropped_name;
+    table_kind text;
+    highest_attnum integer := 0;
+    identity jsonb := '{"primary_key_attnums": [], "primary_key_condeferrable": false, "relreplident": "n",
+                        "replica_identity_index_relname": null, "replica_identity_index_attnums": []}';
+    columns json := '[]';
 BEGIN
     IF change.dropped_name IS NOT NULL THEN
         command_tag := 'DROP TABLE';
-        columns := '[]';
-        identity := '{"primary_key_attnums": [], "primary_key_condeferrable": false, "relreplident": "n",
-                      "replica_identity_index_relname": null, "replica_identity_index_attnums": []}';
-        SELECT change.dropped_schema AS nspname, change.dropped_name AS relname, NULL AS relkind, 0 AS relnatts
-          INTO relation;
     ELSE
-        SELECT n.nspname, c.relname, c.relkind, c.relnatts INTO relation
+        SELECT n.nspname, c.relname, c.relkind, c.relnatts
+          INTO schema_name, table_name, table_kind, highest_attnum
           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = change.table_oid;
         identity := etl.describe_table_identity(change.table_oid);
         columns := etl.render_columns(change.table_oid, ascii_only);
-        IF relation.relname IS NULL OR columns IS NULL THEN
+        IF table_name IS NULL OR columns IS NULL THEN
             RETURN NULL;
         END IF;
     END IF;
@@ -103,11 +103,11 @@ BEGIN
         'server_version_num', current_setting('server_version_num')::integer,
         'xid', pg_current_xact_id()::text::bigint,
         'subxid', subxid,
-        'nspname', relation.nspname,
-        'relname', relation.relname,
+        'nspname', schema_name,
+        'relname', table_name,
         'oid', change.table_oid::bigint,
-        'relkind', relation.relkind,
-        'relnatts', relation.relnatts,
+        'relkind', table_kind,
+        'relnatts', highest_attnum,
         'commands', change.commands,
         'identity', identity,
         'columns', columns)::text;
@@ -219,8 +219,9 @@ BEGIN
             change.failure := SQLERRM;
         END;
     END IF;
-    RAISE WARNING 'etl: the schema change of table % was recorded without its columns: % (SQLSTATE %)',
-        change.table_oid, left(change.failure, 500), change.failure_state;
+    RAISE WARNING 'etl: a schema change of % was recorded without a description: % (SQLSTATE %)',
+        CASE WHEN change.table_oid = 0 THEN 'unknown tables' ELSE 'the table with oid ' || change.table_oid END,
+        left(change.failure, 500), change.failure_state;
     RETURN etl.sign_ddl_message(convert_to(
         etl.render_failure(change.table_oid, trigger_event, command_tag, subxid, change.failure_state, change.failure),
         getdatabaseencoding()));

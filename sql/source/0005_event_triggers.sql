@@ -174,23 +174,23 @@ $$;
 
 -- Whether a table that is gone was published. Its membership rows went with it and are among the dropped objects.
 -- Not known any more: whether it was unlogged, or a partition published through its parents.
-CREATE FUNCTION etl.was_published(schema_name text, table_name text) RETURNS boolean
+CREATE FUNCTION etl.was_published(dropped_schema text, dropped_name text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF schema_name IN ('etl', 'information_schema', 'pg_catalog') THEN
+    IF dropped_schema IN ('etl', 'information_schema', 'pg_catalog') THEN
         RETURN false;
     END IF;
     IF EXISTS (SELECT FROM pg_publication p WHERE p.puballtables)
        OR EXISTS (SELECT FROM pg_event_trigger_dropped_objects() d
-                   WHERE d.object_type = 'publication relation' AND d.address_names = ARRAY[schema_name, table_name]
-                      OR d.object_type = 'publication namespace' AND d.address_names[1] = schema_name) THEN
+                   WHERE d.object_type = 'publication relation' AND d.address_names = ARRAY[dropped_schema, dropped_name]
+                      OR d.object_type = 'publication namespace' AND d.address_names[1] = dropped_schema) THEN
         RETURN true;
     END IF;
     RETURN current_setting('server_version_num')::integer >= 150000 AND EXISTS (
         SELECT FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid
-         WHERE n.nspname = schema_name);
+         WHERE n.nspname = dropped_schema);
 END
 $$;
 
