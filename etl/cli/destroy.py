@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from etl.cli.actions import carry_out
 from etl.cli.options import (
     CONNECTING,
     DryRun,
@@ -16,7 +17,6 @@ from etl.cli.options import (
     Yes,
     epilog,
 )
-from etl.cli.output import confirm, emit, printable, say
 from etl.cli.session import Terminal, application, open_pipeline
 
 EPILOG = epilog(
@@ -44,13 +44,9 @@ def destroy(
     A slot that no one reads makes the server keep WAL for ever: destroy what you no longer run.
     """
     config = open_pipeline(pipeline, Terminal(log_level, log_format, no_color))
-    planned = application().run_destroy(config, dry_run=True, with_trigger=with_trigger)
-    if planned and not dry_run:
-        for action in planned:
-            say(f"will: {action}")
-        confirm(f"Destroy pipeline {config.pipeline.display_name}?", yes=yes)
-        planned = application().run_destroy(config, dry_run=False, with_trigger=with_trigger)
-    for action in planned:
-        emit(printable(f"would: {action}" if dry_run else f"done: {action}"))
-    if not planned:
-        say("nothing to do")
+    carry_out(
+        lambda planning: application().run_destroy(config, dry_run=planning, with_trigger=with_trigger),
+        question=f"Destroy pipeline {config.pipeline.display_name}?",
+        dry_run=dry_run,
+        yes=yes,
+    )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from etl.cli.actions import carry_out
 from etl.cli.options import (
     CONNECTING,
     DryRun,
@@ -16,7 +17,7 @@ from etl.cli.options import (
     Yes,
     epilog,
 )
-from etl.cli.output import confirm, emit, printable, say
+from etl.cli.output import emit, say
 from etl.cli.session import Terminal, application, open_pipeline
 
 EPILOG = epilog(
@@ -61,16 +62,12 @@ def init(  # noqa: PLR0913  # an option is an argument
     if pipeline is None:
         raise typer.BadParameter("name the pipeline's file with --pipeline (or use --print-sql)")
     config = open_pipeline(pipeline, Terminal(log_level, log_format, no_color))
-    planned = application().run_init(config, dry_run=True)
-    if planned and not dry_run:
-        for action in planned:
-            say(f"will: {action}")
-        confirm(f"Do this at {config.source.describe()}?", yes=yes)
-        planned = application().run_init(config, dry_run=False)
-    for action in planned:
-        emit(printable(f"would: {action}" if dry_run else f"done: {action}"))
-    if not planned:
-        say("nothing to do")
+    carry_out(
+        lambda planning: application().run_init(config, dry_run=planning),
+        question=f"Do this at {config.source.describe()}?",
+        dry_run=dry_run,
+        yes=yes,
+    )
     publication = config.pipeline.publication.replace('"', '""')
     say(
         "etl does not create the publication. If it does not exist yet:\n"
