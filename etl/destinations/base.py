@@ -90,6 +90,13 @@ class Destination(ABC):
     capabilities: Capabilities
 
     @abstractmethod
+    def check(self) -> str:
+        """Whether the destination can be opened, for the preflight; says what was found and changes no data.
+
+        Raises `DestinationError` when it cannot. Not to be called while open.
+        """
+
+    @abstractmethod
     def open(self, pipeline_id: int, epoch: int) -> None:
         """Connect, create the housekeeping tables, and take ownership with `epoch`.
 

@@ -61,6 +61,14 @@ class DestinationRecord:
     previous_identity_mask: tuple[bool, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PipelineOwner:
+    """Who has run the pipeline last: its epoch, and a description of the process while it still holds the pipeline."""
+
+    epoch: int
+    holder: str | None
+
+
 class StateStore(ABC):
     """One pipeline's state. Raises `StoreUnavailableError`, `StoreError`, `PipelineActiveError` only.
 
@@ -77,6 +85,10 @@ class StateStore(ABC):
         has the pipeline, or was closed, may acquire again. Raises `PipelineActiveError`, naming the holder, when another
         store has it.
         """
+
+    @abstractmethod
+    def owner(self) -> PipelineOwner | None:
+        """The last owner, None when the pipeline never ran. Needs no `acquire`."""
 
     @abstractmethod
     def close(self) -> None:

@@ -61,7 +61,7 @@ _REFUSALS = (
     ("does not exist", "check the store's user and dbname"),
 )
 
-_NOT_SET_UP = "acquire() creates the state store; run the pipeline once, or check that this is its database"
+_NOT_SET_UP = "run `etl init` or `etl replicate` once, or check that this is the database of the state store"
 
 
 class _ConnectionLostError(StoreUnavailableError):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from etl.lsn import Lsn, SnapshotId
 from etl.schema.table import TableSchema
-from etl.store.base import DestinationRecord, StateStore, TableStateRecord
+from etl.store.base import DestinationRecord, PipelineOwner, StateStore, TableStateRecord
 from etl.store.rules import active_error, checked_schema, closed, destroyed, not_acquired, storable
 
 
@@ -67,6 +67,14 @@ class MemoryStore(StateStore):
     def describe(self) -> str:
         """This store as the holder of a pipeline, for people."""
         return f"process {os.getpid()} on {socket.gethostname()}, since {self._since}"
+
+    def owner(self) -> PipelineOwner | None:
+        """The last owner, None when the pipeline never ran."""
+        with self._database.lock:
+            if self._pipeline_id not in self._database.pipelines:
+                return None
+            holder = self._database.holders.get(self._pipeline_id)
+            return PipelineOwner(self._database.last_epoch, holder.describe() if holder else None)
 
     def close(self) -> None:
         """Release the pipeline; idempotent."""

@@ -21,6 +21,7 @@ import psycopg
 
 from etl.errors import PipelineActiveError, StoreError
 from etl.lsn import ORDINAL_RULE
+from etl.store.base import PipelineOwner
 from etl.store.connection import Connection, Conninfo, StoreSession, table_exists
 from etl.store.rules import active_error, destroyed
 
@@ -122,6 +123,22 @@ def pipeline_active(connection: Connection, pipeline_id: int) -> PipelineActiveE
     return active_error(
         pipeline_id, f"process {row[1]} on {row[0]}, since {row[2]}" if row else "another process"
     )
+
+
+_OWNER = """
+SELECT epoch, CASE WHEN EXISTS (
+           SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+              AND classid = ((%(key)s::bigint >> 32) & 4294967295)::oid AND objid = (%(key)s::bigint & 4294967295)::oid)
+       THEN format('process %%s on %%s', holder_pid, holder_host) END
+FROM etl.pipelines WHERE pipeline_id = %(pipeline)s
+"""
+
+
+def load_owner(connection: Connection, pipeline_id: int) -> PipelineOwner | None:
+    """Who has run the pipeline last, and whether the lock says that it still does."""
+    row = connection.execute(_OWNER, {"key": lock_key(pipeline_id), "pipeline": pipeline_id}).fetchone()
+    return PipelineOwner(int(row[0]), row[1]) if row is not None else None
 
 
 def _is_alive(connection: Connection) -> bool:

@@ -10,7 +10,7 @@ from etl.errors import PipelineActiveError
 from etl.lsn import Lsn, SnapshotId
 from etl.schema.table import TableSchema
 from etl.store import destination_rows, migrations, ownership, schema_rows, state_rows
-from etl.store.base import DestinationRecord, StateStore, TableStateRecord
+from etl.store.base import DestinationRecord, PipelineOwner, StateStore, TableStateRecord
 from etl.store.connection import Connection, Conninfo, StoreSession
 from etl.store.rules import checked_schema, closed, not_acquired, storable
 
@@ -60,6 +60,10 @@ class PostgresStore(StateStore):
             self._epoch = None
             self._lock.release()
             self._session.close()
+
+    def owner(self) -> PipelineOwner | None:
+        """The last owner, None when the pipeline never ran."""
+        return self._read(ownership.load_owner)
 
     # --- table states and progress ----------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 # ruff: noqa: S608 -- the table's name went through `quote`
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from etl.destinations.duckdb.housekeeping import Housekeeping
 from etl.destinations.duckdb.session import Session
 from etl.destinations.duckdb.shape import TableShape, insert
 from etl.destinations.runs import JoinedRun, split_at_truncates
-from etl.errors import DestinationUnavailableError
+from etl.errors import DestinationError, DestinationUnavailableError
 from etl.events import Truncate
 from etl.lsn import Position
 from etl.schema.defaults import DefaultLiteral
@@ -54,6 +55,19 @@ class DuckDBDestination(Destination):
     def __init__(self, settings: DuckDBSettings) -> None:
         self._settings = settings
         self._opened: _Open | None = None
+
+    def check(self) -> str:
+        """Open the file and close it again; one that does not exist yet must be creatable."""
+        path = self._settings.path
+        if path.exists():
+            Session(self._settings).close()
+            return f"{path} can be opened"
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        if not os.access(folder, os.W_OK):
+            raise DestinationError(
+                f"{path} cannot be created: {folder} is not writable", hint="choose another path"
+            )
+        return f"{path} will be created"
 
     def open(self, pipeline_id: int, epoch: int) -> None:
         """Open the file and take ownership; also after an error that made it unusable."""

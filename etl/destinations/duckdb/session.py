@@ -61,6 +61,12 @@ class Session:
         """Raises `DestinationUnavailableError` when locked, `DestinationVersionError` when written by a newer DuckDB."""
         self._path = settings.path
         try:
+            settings.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DestinationError(
+                f"the folder of {settings.path} cannot be created: {error.strerror}", hint="choose another path"
+            ) from error
+        try:
             self._connection = duckdb.connect(str(settings.path), config=dict(settings.connection_config()))
         except duckdb.Error as error:
             raise _translated(error, settings.path) from None
