@@ -87,7 +87,9 @@ def _all_plain(text: pa.Array, target: pa.DataType) -> pa.Array | None:
 def _plain(text: pa.Array, *, zoned: bool) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """The values Arrow reads, NULL elsewhere; and the rows of the others: not four digits of year, BC, odd offset."""
     rows = rows_of(text)
-    last = max(len(rows.data) - 1, 0)
+    if (rows.without_nulls().lengths < len("infinity")).any():
+        raise ValueError("neither a date nor a timestamp")
+    last = len(rows.data) - 1
     irregular = rows.data[np.minimum(rows.starts + 4, last)] != ord("-")
     irregular |= rows.data[np.maximum(rows.ends - 1, 0)] == ord("C")
     if zoned:

@@ -39,22 +39,43 @@ EXACT = [
     ("the least and greatest int8", INT8, -1, [f"{-(2**63)}", f"{2**63 - 1}"], [-(2**63), 2**63 - 1]),
     ("an oid above the int4 range", OID, -1, ["0", "4294967295"], [0, 2**32 - 1]),
     ("bytea in hex, the empty one too", BYTEA, -1, [r"\x", r"\x00ff5c78"], [b"", b"\x00\xff\\x"]),
-    ("uuid is text", UUID, -1, ["123e4567-e89b-12d3-a456-426614174000"], ["123e4567-e89b-12d3-a456-426614174000"]),
+    (
+        "uuid is text",
+        UUID,
+        -1,
+        ["123e4567-e89b-12d3-a456-426614174000"],
+        ["123e4567-e89b-12d3-a456-426614174000"],
+    ),
     ("empty text is not NULL", TEXT, -1, ["", r"\N", "é😀"], ["", r"\N", "é😀"]),
     ("a numeric without precision is text, NaN too", NUMERIC, -1, ["1.50", "NaN", "9" * 131072], None),
     ("a type we do not know is text", 99999, -1, ["(1,2)", "sad"], None),
 ]
 
 
-@pytest.mark.parametrize(("oid", "modifier", "texts", "expected"), [r[1:] for r in EXACT], ids=[r[0] for r in EXACT])
-def test_the_column_holds_exactly(oid: int, modifier: int, texts: list[str], expected: list[Any] | None, raw: Raw):
+@pytest.mark.parametrize(
+    ("oid", "modifier", "texts", "expected"), [r[1:] for r in EXACT], ids=[r[0] for r in EXACT]
+)
+def test_the_column_holds_exactly(
+    oid: int, modifier: int, texts: list[str], expected: list[Any] | None, raw: Raw
+):
     converted = convert(column(*texts, None), oid, modifier)
     assert converted.array.type == arrow_type(oid, modifier)
     assert raw(converted.array) == [*(texts if expected is None else expected), None]
     assert converted.unrepresentable == ()
 
 
-FLOATS = ["NaN", "Infinity", "-Infinity", "-0", "0", "0.1", "1e-07", "1.5e+300", "5e-324", "1.7976931348623157e+308"]
+FLOATS = [
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "-0",
+    "0",
+    "0.1",
+    "1e-07",
+    "1.5e+300",
+    "5e-324",
+    "1.7976931348623157e+308",
+]
 
 
 @pytest.mark.parametrize("text", FLOATS)
@@ -76,7 +97,13 @@ DECIMALS = [
     ("minus 38 digits", 38, 0, "-" + "9" * 38, Decimal("-" + "9" * 38)),
     ("38 digits of fraction", 38, 38, "0." + "9" * 38, Decimal("0." + "9" * 38)),
     ("minus 38 digits of fraction", 38, 38, "-0." + "9" * 38, Decimal("-0." + "9" * 38)),
-    ("38 digits around the point", 38, 10, "-" + "9" * 28 + "." + "9" * 10, Decimal("-" + "9" * 28 + "." + "9" * 10)),
+    (
+        "38 digits around the point",
+        38,
+        10,
+        "-" + "9" * 28 + "." + "9" * 10,
+        Decimal("-" + "9" * 28 + "." + "9" * 10),
+    ),
 ]
 
 
@@ -101,7 +128,9 @@ MISFITS = [
 ]
 
 
-@pytest.mark.parametrize(("precision", "scale", "text"), [r[1:] for r in MISFITS], ids=[r[0] for r in MISFITS])
+@pytest.mark.parametrize(
+    ("precision", "scale", "text"), [r[1:] for r in MISFITS], ids=[r[0] for r in MISFITS]
+)
 def test_a_number_its_decimal_cannot_hold_is_null_and_reported(precision: int, scale: int, text: str):
     fine = f"{1:.{scale}f}"
     converted = convert(column(fine, text, None, fine), NUMERIC, numeric(precision, scale))
@@ -131,7 +160,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "oid", "text"), REFUSED)
-def test_text_postgres_cannot_print_is_an_error_that_names_the_type_and_not_the_value(name: str, oid: int, text: str):
+def test_text_postgres_cannot_print_is_an_error_that_names_the_type_and_not_the_value(
+    name: str, oid: int, text: str
+):
     with pytest.raises(ValueConversionError) as caught:
         convert(column(text), oid, numeric(12, 2) if oid == NUMERIC else -1)
     assert name in caught.value.message
@@ -139,7 +170,9 @@ def test_text_postgres_cannot_print_is_an_error_that_names_the_type_and_not_the_
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("oid", [BOOL, BYTEA, INT4, TEXT, FLOAT8, NUMERIC, 1082, 1083, 1114, 1184, 1007, 1009, 1115])
+@pytest.mark.parametrize(
+    "oid", [BOOL, BYTEA, INT4, TEXT, FLOAT8, NUMERIC, 1082, 1083, 1114, 1184, 1007, 1009, 1115]
+)
 @pytest.mark.parametrize("texts", [(), (None, None)], ids=["no rows", "only NULL"])
 def test_a_column_without_values_has_the_type_all_the_same(oid: int, texts: tuple[None, ...]):
     converted = convert(column(*texts), oid)
@@ -187,7 +220,9 @@ def shift(unscaled: int, scale: int) -> str:
 
 
 @given(st.lists(st.none() | st.decimals(allow_nan=True, allow_infinity=True)), st.integers(1, 38), st.data())
-def test_any_number_at_all_is_exact_or_reported(values: list[Decimal | None], precision: int, data: st.DataObject):
+def test_any_number_at_all_is_exact_or_reported(
+    values: list[Decimal | None], precision: int, data: st.DataObject
+):
     scale = data.draw(st.integers(0, precision))
     texts = [None if v is None else printed(v) for v in values]
     converted = convert(column(*texts), NUMERIC, numeric(precision, scale))
@@ -208,11 +243,16 @@ def printed(value: Decimal) -> str:
 
 @given(st.lists(st.none() | st.booleans()))
 def test_booleans_come_back_as_they_were(values: list[bool | None]):
-    assert convert(column(*({True: "t", False: "f", None: None}[v] for v in values)), BOOL).array.to_pylist() == values
+    assert (
+        convert(column(*({True: "t", False: "f", None: None}[v] for v in values)), BOOL).array.to_pylist()
+        == values
+    )
 
 
 @given(st.lists(st.none() | st.binary(max_size=12)))
 def test_any_bytes_at_all_can_be_text(values: list[bytes | None]):
     converted = convert(column(*values), TEXT)
     converted.array.validate(full=True)
-    assert converted.array.to_pylist() == [None if v is None else v.decode("utf-8", "backslashreplace") for v in values]
+    assert converted.array.to_pylist() == [
+        None if v is None else v.decode("utf-8", "backslashreplace") for v in values
+    ]

@@ -75,7 +75,9 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize(("oid", "text", "expected"), [r[1:] for r in EXACT], ids=[f"{r[1]} {r[0]}" for r in EXACT])
+@pytest.mark.parametrize(
+    ("oid", "text", "expected"), [r[1:] for r in EXACT], ids=[f"{r[1]} {r[0]}" for r in EXACT]
+)
 def test_the_column_holds_exactly(oid: int, text: str, expected: int, raw: Raw):
     plain, plain_value = PLAIN[oid]
     converted = convert(column(plain, text, None, plain), oid)
@@ -132,12 +134,16 @@ def test_text_postgres_cannot_print_under_our_settings_is_an_error(oid: int, tex
 
 
 def test_duckdb_reads_what_the_columns_hold():
-    columns = pa.table({
-        "d": convert(column("infinity", "-infinity", "10000-01-01", "0044-03-15 BC"), DATE).array,
-        "t": convert(column("24:00:00", "00:00:00", None, "12:00:00.5"), TIME).array,
-        "ts": convert(column("infinity", "-infinity", "294246-12-31 00:00:00", None), TIMESTAMP).array,
-        "tz": convert(column("infinity", "-infinity", "0044-03-15 12:00:00+00 BC", None), TIMESTAMPTZ).array,
-    })
+    columns = pa.table(
+        {
+            "d": convert(column("infinity", "-infinity", "10000-01-01", "0044-03-15 BC"), DATE).array,
+            "t": convert(column("24:00:00", "00:00:00", None, "12:00:00.5"), TIME).array,
+            "ts": convert(column("infinity", "-infinity", "294246-12-31 00:00:00", None), TIMESTAMP).array,
+            "tz": convert(
+                column("infinity", "-infinity", "0044-03-15 12:00:00+00 BC", None), TIMESTAMPTZ
+            ).array,
+        }
+    )
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("columns", columns)
@@ -156,7 +162,9 @@ def test_duckdb_reads_what_the_columns_hold():
 # --- properties, with Python's own calendar as the oracle -----------------------------------------------------
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SPECIAL = st.sampled_from([("infinity", TIMESTAMP_INFINITY), ("-infinity", TIMESTAMP_MINUS_INFINITY), (None, None)])
+SPECIAL = st.sampled_from(
+    [("infinity", TIMESTAMP_INFINITY), ("-infinity", TIMESTAMP_MINUS_INFINITY), (None, None)]
+)
 
 
 def fraction(moment: datetime | time) -> str:
@@ -180,12 +188,16 @@ def test_any_time_python_knows_is_exact(values: list[time | None]):
 
 
 def timestamps_with_text() -> st.SearchStrategy[tuple[str | None, int | None]]:
-    moments = st.datetimes().map(lambda m: (f"{m.isoformat(' ', 'seconds')}{fraction(m)}", micros(m.replace(tzinfo=UTC))))
+    moments = st.datetimes().map(
+        lambda m: (f"{m.isoformat(' ', 'seconds')}{fraction(m)}", micros(m.replace(tzinfo=UTC)))
+    )
     return moments | SPECIAL
 
 
 @given(st.lists(timestamps_with_text()))
-def test_any_timestamp_python_knows_is_exact_also_among_special_ones(values: list[tuple[str | None, int | None]]):
+def test_any_timestamp_python_knows_is_exact_also_among_special_ones(
+    values: list[tuple[str | None, int | None]],
+):
     converted = convert(column(*(text for text, _ in values)), TIMESTAMP)
     assert converted.array.view(pa.int64()).to_pylist() == [value for _, value in values]
 

@@ -159,7 +159,9 @@ def test_every_base_type_of_the_server_that_a_column_can_have_is_known(postgres:
     assert {oid for (oid,) in rows} <= {known.oid for known in known_types()}
 
 
-@pytest.mark.parametrize("declared", ["numeric(12,2)", "numeric(38,38)", "numeric(5,-2)", "numeric(2,5)", "numeric"])
+@pytest.mark.parametrize(
+    "declared", ["numeric(12,2)", "numeric(38,38)", "numeric(5,-2)", "numeric(2,5)", "numeric"]
+)
 def test_the_modifier_is_decoded_as_the_server_packed_it(postgres: PostgresServer, declared: str):
     with postgres.connect() as connection:
         connection.execute(f"CREATE TEMPORARY TABLE t (v {declared})")
