@@ -6,6 +6,7 @@ the rows of one multi-insert share one LSN. ``(commit_lsn, ordinal)`` is unique 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -17,6 +18,7 @@ ORDINAL_RULE = 1
 
 MAX_ORDINAL = 2**32 - 1
 _MAX_LSN = 2**64 - 1
+_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
 
 class Lsn(int):
@@ -33,9 +35,9 @@ class Lsn(int):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read the ``X/Y`` text form. Raises `ValueError` on anything else."""
-        high, separator, low = text.partition("/")
-        if not separator or not (0 < len(high) <= 8 and 0 < len(low) <= 8):
+        if _LSN.fullmatch(text) is None:
             raise ValueError(f"not an LSN: {text!r}")
+        high, _, low = text.partition("/")
         return cls(int(high, 16) << 32 | int(low, 16))
 
     def __str__(self) -> str:

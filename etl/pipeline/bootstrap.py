@@ -92,7 +92,7 @@ class Bootstrap:
             self._tables.fail(oid, _swap_error(self._tables.names()[oid], replaced, oid))
         left = [oid for oid in gone if oid not in swapped.values()]
         if left:
-            _log.warning("tables_left_publication", tables=[known.get(oid, str(oid)) for oid in left])
+            _log.warning("tables_left_publication", tables=", ".join(known.get(oid, f"oid {oid}") for oid in left))
             self._tables.forget(left)
 
     # --- slot -----------------------------------------------------------------------------------------------------
