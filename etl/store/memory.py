@@ -21,6 +21,7 @@ from etl.store.rules import active_error, checked_schema, closed, destroyed, not
 class _Pipeline:
     """What one pipeline remembers. `history` ends with the present state."""
 
+    epoch: int = 0
     history: dict[int, list[TableStateRecord]] = field(default_factory=dict)
     schemas: dict[tuple[int, SnapshotId], TableSchema] = field(default_factory=dict)
     destinations: dict[int, DestinationRecord] = field(default_factory=dict)
@@ -58,9 +59,10 @@ class MemoryStore(StateStore):
             holder = self._database.holders.setdefault(self._pipeline_id, self)
             if holder is not self:
                 raise active_error(self._pipeline_id, holder.describe())
-            self._database.pipelines.setdefault(self._pipeline_id, _Pipeline())
-            self._database.last_epoch = max(self._database.last_epoch + 1, time.time_ns() // 1000)
-            self._epoch, self._closed = self._database.last_epoch, False
+            pipeline = self._database.pipelines.setdefault(self._pipeline_id, _Pipeline())
+            pipeline.epoch = max(self._database.last_epoch + 1, time.time_ns() // 1000)
+            self._database.last_epoch = self._epoch = pipeline.epoch
+            self._closed = False
             self._since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
             return self._epoch
 
@@ -70,11 +72,10 @@ class MemoryStore(StateStore):
 
     def owner(self) -> PipelineOwner | None:
         """The last owner, None when the pipeline never ran."""
-        with self._database.lock:
-            if self._pipeline_id not in self._database.pipelines:
-                return None
+        with self._reading() as pipeline:
             holder = self._database.holders.get(self._pipeline_id)
-            return PipelineOwner(self._database.last_epoch, holder.describe() if holder else None)
+            described = None if holder is None else holder.describe()
+            return PipelineOwner(pipeline.epoch, described) if pipeline.epoch else None
 
     def close(self) -> None:
         """Release the pipeline; idempotent."""

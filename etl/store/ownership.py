@@ -45,9 +45,17 @@ _ORDINAL_RULE = "SELECT ordinal_rule FROM etl.pipelines WHERE pipeline_id = %s"
 #: Shared, so that whoever takes the next epoch waits for our transaction, and we never commit after it.
 _FENCE = "SELECT epoch FROM etl.pipelines WHERE pipeline_id = %s FOR SHARE"
 
-_HOLDER = """
-SELECT holder_host, holder_pid, to_char(updated_at, 'YYYY-MM-DD HH24:MI:SS "UTC"')
-FROM etl.pipelines WHERE pipeline_id = %s
+#: What the row says, and whether the lock says that it is still so.
+_OWNER = """
+SELECT epoch,
+       format('process %%s on %%s, since %%s', holder_pid, holder_host,
+              to_char(updated_at, 'YYYY-MM-DD HH24:MI:SS "UTC"')),
+       EXISTS (SELECT FROM pg_locks
+               WHERE locktype = 'advisory' AND granted AND objsubid = 1
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                 AND classid = ((%(key)s::bigint >> 32) & 4294967295)::oid
+                 AND objid = (%(key)s::bigint & 4294967295)::oid)
+FROM etl.pipelines WHERE pipeline_id = %(pipeline)s
 """
 
 
@@ -115,30 +123,23 @@ def fence(connection: Connection, pipeline_id: int, epoch: int) -> None:
         raise pipeline_active(connection, pipeline_id)
 
 
-def pipeline_active(connection: Connection, pipeline_id: int) -> PipelineActiveError:
-    """The error that names who holds the pipeline."""
-    row = None
-    if table_exists(connection, "pipelines"):
-        row = connection.execute(_HOLDER, (pipeline_id,)).fetchone()
-    return active_error(
-        pipeline_id, f"process {row[1]} on {row[0]}, since {row[2]}" if row else "another process"
-    )
-
-
-_OWNER = """
-SELECT epoch, CASE WHEN EXISTS (
-           SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
-              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-              AND classid = ((%(key)s::bigint >> 32) & 4294967295)::oid AND objid = (%(key)s::bigint & 4294967295)::oid)
-       THEN format('process %%s on %%s', holder_pid, holder_host) END
-FROM etl.pipelines WHERE pipeline_id = %(pipeline)s
-"""
-
-
 def load_owner(connection: Connection, pipeline_id: int) -> PipelineOwner | None:
     """Who has run the pipeline last, and whether the lock says that it still does."""
+    row = _owner(connection, pipeline_id)
+    return None if row is None else PipelineOwner(row[0], row[1] if row[2] else None)
+
+
+def pipeline_active(connection: Connection, pipeline_id: int) -> PipelineActiveError:
+    """The error that names who holds the pipeline."""
+    # a first holder may be at creating the tables still
+    row = _owner(connection, pipeline_id) if table_exists(connection, "pipelines") else None
+    return active_error(pipeline_id, "another process" if row is None else row[1])
+
+
+def _owner(connection: Connection, pipeline_id: int) -> tuple[int, str, bool] | None:
+    """Epoch, who took it, and whether anyone holds the lock."""
     row = connection.execute(_OWNER, {"key": lock_key(pipeline_id), "pipeline": pipeline_id}).fetchone()
-    return PipelineOwner(int(row[0]), row[1]) if row is not None else None
+    return None if row is None else (int(row[0]), str(row[1]), bool(row[2]))
 
 
 def _is_alive(connection: Connection) -> bool:

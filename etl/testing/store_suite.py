@@ -21,7 +21,7 @@ import pytest
 from etl.errors import PipelineActiveError, RetryPolicy, StoreError
 from etl.lsn import Lsn, SnapshotId
 from etl.schema.table import ColumnSchema, ReplicaIdentity, TableSchema
-from etl.store.base import DestinationRecord, StateStore, TableState, TableStateRecord
+from etl.store.base import DestinationRecord, PipelineOwner, StateStore, TableState, TableStateRecord
 from etl.testing.store_samples import (
     EXACT_SCHEMAS,
     HIGHEST_LSN,
@@ -116,6 +116,23 @@ class OwnershipRules:
         used.acquire()
         for store in (used, used, open_store()):
             store.close()
+
+    def test_anyone_may_ask_who_runs_the_pipeline(self, open_store: StoreOpener) -> None:
+        holder, other, asking = open_store(1), open_store(2), open_store(1)
+        assert asking.owner() is None
+        epoch = holder.acquire()
+        other.acquire()
+        owner = asking.owner()
+        assert owner is not None
+        assert owner.epoch == epoch
+        assert owner.holder is not None
+        assert f"process {os.getpid()} on {socket.gethostname()}" in owner.holder
+
+    def test_a_pipeline_that_was_given_back_has_an_epoch_and_no_holder(self, open_store: StoreOpener) -> None:
+        store = open_store()
+        epoch = store.acquire()
+        store.close()
+        assert open_store().owner() == PipelineOwner(epoch, None)
 
     def test_two_pipelines_are_acquired_side_by_side(self, open_store: StoreOpener) -> None:
         for pipeline_id in (0, 1, 2**31, 2**63 - 1):

@@ -307,7 +307,7 @@ def test_a_store_that_was_never_set_up_says_so(database: Database) -> None:
     store = PostgresStore(database.dsn, 1)
     with pytest.raises(StoreError, match="does not exist") as missing:
         store.table_states()
-    assert "acquire()" in missing.value.hint
+    assert "etl init" in missing.value.hint
     store.close()
 
 
