@@ -47,7 +47,7 @@ def test_where_a_stream_is_cut_into_chunks_does_not_matter(stream: list[Said], c
     assert [one for chunk in chunks for one in decoded(chunk, WIDTHS)] == said
 
 
-@settings(max_examples=20)
+@settings(max_examples=5)
 @given(rows(1600), rows(1600, unchanged=False))
 def test_the_widest_table_postgres_allows(new: list[Value], old: list[Value]):
     written = [encoder.xlog(1, encoder.insert(7, new)), encoder.xlog(2, encoder.update(7, new, old))]
