@@ -136,9 +136,11 @@ def test_text_postgres_cannot_print_under_our_settings_is_an_error(oid: int, tex
 def test_duckdb_reads_what_the_columns_hold():
     columns = pa.table(
         {
-            "d": convert(column("infinity", "-infinity", "10000-01-01", "0044-03-15 BC"), DATE).array,
+            "d": convert(column("infinity", "-infinity", "5874897-12-31", "4714-11-24 BC"), DATE).array,
             "t": convert(column("24:00:00", "00:00:00", None, "12:00:00.5"), TIME).array,
-            "ts": convert(column("infinity", "-infinity", "294246-12-31 00:00:00", None), TIMESTAMP).array,
+            "ts": convert(
+                column("infinity", "-infinity", "294247-01-10 04:00:54.775806", None), TIMESTAMP
+            ).array,
             "tz": convert(
                 column("infinity", "-infinity", "0044-03-15 12:00:00+00 BC", None), TIMESTAMPTZ
             ).array,
@@ -153,8 +155,8 @@ def test_duckdb_reads_what_the_columns_hold():
     assert rows == [
         ("infinity", "24:00:00", "infinity", "infinity"),
         ("-infinity", "00:00:00", "-infinity", "-infinity"),
-        ("10000-01-01", None, "294246-12-31 00:00:00", "0044-03-15 (BC) 12:00:00+00"),
-        ("0044-03-15 (BC)", "12:00:00.5", None, None),
+        ("5874897-12-31", None, "294247-01-10 04:00:54.775806", "0044-03-15 (BC) 12:00:00+00"),
+        ("4714-11-24 (BC)", "12:00:00.5", None, None),
     ]
     assert late == (1,)
 
