@@ -66,8 +66,8 @@ BEGIN
                                          THEN pg_get_expr(d.adbin, d.adrelid) END
                                FROM pg_attrdef d WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum
                          ) END AS expression,
-                         CASE WHEN a.atthasmissing AND pg_column_size(a.attmissingval) <= value_limit
-                              THEN array_to_string(a.attmissingval, '') END AS missing
+                         -- pg_attribute has no room for large ones: Postgres refuses the statement
+                         CASE WHEN a.atthasmissing THEN array_to_string(a.attmissingval, '') END AS missing
                     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
                    WHERE a.attrelid = table_oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
                   OFFSET 0  -- each expression is written once

@@ -2,6 +2,8 @@
 -- its own name unless a publication sends it as its root, a partitioned table only when one does.
 --
 -- Answered from the membership rows of the candidates: pg_publication_tables lists every table of the database.
+-- Each once: under REPEATABLE READ one table can have two visible rows, the one of the snapshot and our own.
+--
 -- Never among them: temporary and unlogged tables, system tables (below FirstNormalObjectId, 16384), and those of schema
 -- etl itself.
 
@@ -27,7 +29,7 @@ BEGIN
         SELECT FROM pg_class c WHERE c.oid = ANY (candidates) AND (c.relispartition OR c.relkind = 'p')
     ) THEN
         RETURN ARRAY(
-            SELECT c.oid FROM pg_class c
+            SELECT DISTINCT c.oid FROM pg_class c
              WHERE c.oid = ANY (candidates)
                AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND c.relnamespace <> our_schema
                AND (c.relnamespace = ANY (schema_members)
@@ -37,7 +39,7 @@ BEGIN
     END IF;
 
     RETURN ARRAY(
-        SELECT c.oid
+        SELECT DISTINCT c.oid
           FROM pg_class c
          CROSS JOIN LATERAL (
                SELECT CASE WHEN c.relispartition

@@ -1,17 +1,8 @@
 -- What a message says: docs/reference/ddl-message.md. These functions are called by the event trigger's function
 -- alone, whose owner's rights and pinned search_path they run with.
 
--- What one statement did to one table. `dropped_schema` and `dropped_name` are the last names of a table that is gone;
--- `failure_state` and `failure` tell why the statement's tables could not be found, and then `table_oid` is 0.
-CREATE TYPE etl.ddl_change AS (
-    table_oid oid,
-    dropped_schema text,
-    dropped_name text,
-    commands json,
-    failure_state text,
-    failure text
-);
-REVOKE ALL ON TYPE etl.ddl_change FROM PUBLIC;
+-- What one statement did to one table travels as an object: {oid, commands}, with {schema, name} where the table is gone,
+-- or {oid: 0, sqlstate, message} where the statement's tables could not be found.
 
 -- The first 8 kB of the statement, for people. It may hold several statements and literals: never to be replayed.
 CREATE FUNCTION etl.statement_text(ascii_only boolean) RETURNS text
@@ -68,28 +59,29 @@ $$;
 
 -- The payload of a change. NULL when there is nothing to tell: the table is gone again, or shows no column.
 CREATE FUNCTION etl.render_change(
-    change etl.ddl_change, trigger_event text, command_tag text, subxid bigint, ascii_only boolean
+    change json, trigger_event text, command_tag text, subxid bigint, ascii_only boolean
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    schema_name text := change.dropped_schema;
-    table_name text := change.dropped_name;
+    table_oid oid := change ->> 'oid';
+    schema_name text := change ->> 'schema';
+    table_name text := change ->> 'name';
     table_kind text;
     highest_attnum integer := 0;
     identity jsonb := '{"primary_key_attnums": [], "primary_key_condeferrable": false, "relreplident": "n",
                         "replica_identity_index_relname": null, "replica_identity_index_attnums": []}';
     columns json := '[]';
 BEGIN
-    IF change.dropped_name IS NOT NULL THEN
+    IF table_name IS NOT NULL THEN
         command_tag := 'DROP TABLE';
     ELSE
         SELECT n.nspname, c.relname, c.relkind, c.relnatts
           INTO schema_name, table_name, table_kind, highest_attnum
-          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = change.table_oid;
-        identity := etl.describe_table_identity(change.table_oid);
-        columns := etl.render_columns(change.table_oid, ascii_only);
+          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = table_oid;
+        identity := etl.describe_table_identity(table_oid);
+        columns := etl.render_columns(table_oid, ascii_only);
         IF table_name IS NULL OR columns IS NULL THEN
             RETURN NULL;
         END IF;
@@ -105,10 +97,10 @@ BEGIN
         'subxid', subxid,
         'nspname', schema_name,
         'relname', table_name,
-        'oid', change.table_oid::bigint,
+        'oid', table_oid::bigint,
         'relkind', table_kind,
         'relnatts', highest_attnum,
-        'commands', change.commands,
+        'commands', change -> 'commands',
         'identity', identity,
         'columns', columns)::text;
 END
@@ -195,18 +187,22 @@ $$;
 -- A database that does not say which encoding its bytes are in (SQL_ASCII), or whose encoding holds characters that
 -- UTF-8 lacks, gets a second try without them.
 CREATE FUNCTION etl.ddl_message(
-    change etl.ddl_change, trigger_event text, command_tag text, subxid bigint
+    change json, trigger_event text, command_tag text, subxid bigint
 ) RETURNS bytea
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    table_oid oid := change ->> 'oid';
+    failure_state text := change ->> 'sqlstate';
+    failure text := change ->> 'message';
 BEGIN
-    IF change.failure_state IS NULL THEN
+    IF failure_state IS NULL THEN
         BEGIN
             IF command_tag = 'ALTER SCHEMA' THEN
-                PERFORM etl.hold_still(change.table_oid);
+                PERFORM etl.hold_still(table_oid);
             END IF;
-            PERFORM etl.check_description_is_current(change.table_oid);
+            PERFORM etl.check_description_is_current(table_oid);
             BEGIN
                 RETURN etl.sign_ddl_message(convert_to(
                     etl.render_change(change, trigger_event, command_tag, subxid, false), 'UTF8'));
@@ -215,15 +211,15 @@ BEGIN
                     etl.render_change(change, trigger_event, command_tag, subxid, true), 'UTF8'));
             END;
         EXCEPTION WHEN OTHERS THEN
-            change.failure_state := SQLSTATE;
-            change.failure := SQLERRM;
+            failure_state := SQLSTATE;
+            failure := SQLERRM;
         END;
     END IF;
     RAISE WARNING 'etl: a schema change of % was recorded without a description: % (SQLSTATE %)',
-        CASE WHEN change.table_oid = 0 THEN 'unknown tables' ELSE 'the table with oid ' || change.table_oid END,
-        left(change.failure, 500), change.failure_state;
+        CASE WHEN table_oid = 0 THEN 'unknown tables' ELSE 'the table with oid ' || table_oid END,
+        left(failure, 500), failure_state;
     RETURN etl.sign_ddl_message(convert_to(
-        etl.render_failure(change.table_oid, trigger_event, command_tag, subxid, change.failure_state, change.failure),
+        etl.render_failure(table_oid, trigger_event, command_tag, subxid, failure_state, failure),
         getdatabaseencoding()));
 EXCEPTION WHEN OTHERS THEN
     RAISE WARNING 'etl: a schema change was not recorded: % (SQLSTATE %)', left(SQLERRM, 500), SQLSTATE;
@@ -235,10 +231,10 @@ REVOKE ALL ON FUNCTION
     etl.statement_text(boolean),
     etl.is_ascii(text),
     etl.render_columns(oid, boolean),
-    etl.render_change(etl.ddl_change, text, text, bigint, boolean),
+    etl.render_change(json, text, text, bigint, boolean),
     etl.render_failure(oid, text, text, bigint, text, text),
     etl.check_description_is_current(oid),
     etl.committed_after_snapshot(xid),
     etl.hold_still(oid),
-    etl.ddl_message(etl.ddl_change, text, text, bigint)
+    etl.ddl_message(json, text, text, bigint)
 FROM PUBLIC;

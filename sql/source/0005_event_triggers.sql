@@ -50,7 +50,7 @@ END
 $$;
 
 -- The changes of the statement that ddl_command_end is fired for.
-CREATE FUNCTION etl.changes_of_commands() RETURNS etl.ddl_change[]
+CREATE FUNCTION etl.changes_of_commands() RETURNS json[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -62,7 +62,7 @@ DECLARE
     candidates oid[] := '{}';
     table_oid oid;
     named integer[];
-    changes etl.ddl_change[] := '{}';
+    changes json[] := '{}';
 BEGIN
     FOR command IN
         SELECT * FROM pg_event_trigger_ddl_commands() c WHERE c.objid IS NOT NULL AND c.in_extension IS NOT TRUE
@@ -87,9 +87,8 @@ BEGIN
         -- a table that the statement does not name is told what it does name
         named := coalesce(nullif(array_positions(command_oids, table_oid), '{}'),
                           ARRAY(SELECT generate_series(1, least(cardinality(command_oids), 100))));
-        changes := changes || ROW (table_oid, NULL, NULL, (
-            SELECT coalesce(json_agg(command_texts[n] ORDER BY command_oids[n], n), '[]') FROM unnest(named) n
-        ), NULL, NULL)::etl.ddl_change;
+        changes := changes || json_build_object('oid', table_oid, 'commands', (
+            SELECT coalesce(json_agg(command_texts[n] ORDER BY command_oids[n], n), '[]') FROM unnest(named) n));
     END LOOP;
     RETURN changes;
 END
@@ -113,23 +112,35 @@ BEGIN
 END
 $$;
 
+-- A dropped object in the words of pg_event_trigger_ddl_commands.
+CREATE FUNCTION etl.describe_drop(dropped record) RETURNS json
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN json_build_object(
+        'classid', dropped.classid::bigint, 'objid', dropped.objid::bigint, 'objsubid', dropped.objsubid,
+        'command_tag', 'DROP ' || upper(dropped.object_type), 'object_type', dropped.object_type,
+        'schema_name', dropped.schema_name, 'object_identity', dropped.object_identity,
+        'object_address_type', dropped.object_type, 'object_address_names', dropped.address_names,
+        'object_address_args', dropped.address_args);
+END
+$$;
+
 -- The changes of the statement that sql_drop is fired for: tables that are gone, and tables that lost a column, a
 -- default or a key. The latter are left to the other trigger where that fires too.
-CREATE FUNCTION etl.changes_of_drops(other_trigger_fires boolean) RETURNS etl.ddl_change[]
+CREATE FUNCTION etl.changes_of_drops(other_trigger_fires boolean) RETURNS json[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dropped_tables etl.ddl_change[];
+    dropped_tables json[];
     maimed oid[];
-    changes etl.ddl_change[];
+    changes json[];
 BEGIN
-    SELECT coalesce(array_agg(ROW (d.objid, d.schema_name, d.object_name, json_build_array(json_build_object(
-               'classid', d.classid::bigint, 'objid', d.objid::bigint, 'objsubid', d.objsubid,
-               'command_tag', 'DROP TABLE', 'object_type', d.object_type, 'schema_name', d.schema_name,
-               'object_identity', d.object_identity, 'object_address_type', d.object_type,
-               'object_address_names', d.address_names, 'object_address_args', d.address_args)),
-               NULL, NULL)::etl.ddl_change ORDER BY d.objid), '{}')
+    SELECT coalesce(array_agg(json_build_object(
+               'oid', d.objid, 'schema', d.schema_name, 'name', d.object_name,
+               'commands', json_build_array(etl.describe_drop(d))) ORDER BY d.objid), '{}')
       INTO dropped_tables
       FROM pg_event_trigger_dropped_objects() d
      WHERE d.classid = 'pg_class'::regclass AND d.object_type = 'table' AND d.objsubid = 0 AND NOT d.is_temporary
@@ -155,18 +166,13 @@ BEGIN
         RETURN dropped_tables;
     END IF;
 
-    SELECT array_agg(ROW (t.oid, NULL, NULL, (
-               SELECT coalesce(json_agg(json_build_object(
-                          'classid', d.classid::bigint, 'objid', d.objid::bigint, 'objsubid', d.objsubid,
-                          'command_tag', 'DROP', 'object_type', d.object_type, 'schema_name', d.schema_name,
-                          'object_identity', d.object_identity, 'object_address_type', d.object_type,
-                          'object_address_names', d.address_names, 'object_address_args', d.address_args)
-                          ORDER BY d.classid, d.objid, d.objsubid), '[]')
+    SELECT array_agg(json_build_object('oid', t.oid, 'commands', (
+               SELECT coalesce(json_agg(etl.describe_drop(d) ORDER BY d.classid, d.objid, d.objsubid), '[]')
                  FROM pg_event_trigger_dropped_objects() d
                  JOIN pg_class c ON c.oid = t.oid AND c.relname = d.address_names[2]
                  JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = d.address_names[1]
                 WHERE d.object_type IN ('table column', 'default value')
-           ), NULL, NULL)::etl.ddl_change ORDER BY t.oid) INTO changes
+           )) ORDER BY t.oid) INTO changes
       FROM unnest(etl.published_tables(maimed)) t (oid);
     RETURN dropped_tables || coalesce(changes, '{}');
 END
@@ -222,8 +228,8 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    changes etl.ddl_change[];
-    change etl.ddl_change;
+    changes json[];
+    change json;
     message bytea;
     scratch record;
     subxid bigint;
@@ -241,7 +247,7 @@ BEGIN
             changes := etl.changes_of_commands();
         END IF;
     EXCEPTION WHEN OTHERS THEN
-        changes := ARRAY[ROW (0, NULL, NULL, NULL, SQLSTATE, SQLERRM)::etl.ddl_change];
+        changes := ARRAY[json_build_object('oid', 0, 'sqlstate', SQLSTATE, 'message', SQLERRM)];
     END;
     IF cardinality(changes) = 0 THEN
         RETURN;
@@ -307,6 +313,7 @@ $$;
 REVOKE ALL ON FUNCTION
     etl.touched_dependents(oid[]),
     etl.changes_of_commands(),
+    etl.describe_drop(record),
     etl.changes_of_drops(boolean),
     etl.was_published(text, text),
     etl.ddl_log_is_off(),

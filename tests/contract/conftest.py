@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from etl.source.install import install
+from etl.testing.harness import PipelineUnderTest
 from etl.testing.postgres import Database, PostgresServer
 from tests.contract.trigger_stream import Source
+from tests.stories import outcome
+
+__all__ = ["outcome"]
 
 
 @pytest.fixture(scope="session")
@@ -20,18 +25,26 @@ def installed(postgres: PostgresServer) -> Iterator[str]:
         yield template.name
 
 
-@pytest.fixture
-def source(postgres: PostgresServer, installed: str) -> Iterator[Source]:
-    """A fresh database with the triggers and an empty publication `p`, partitions under their own names."""
+@pytest.fixture(scope="session")
+def _shared(postgres: PostgresServer, installed: str) -> Iterator[Database]:
     with postgres.database(template=installed) as database:
-        yield from opened(database)
+        yield database
 
 
-def opened(database: Database) -> Iterator[Source]:
-    opened_source = Source(database)
-    try:
-        opened_source.run("CREATE PUBLICATION p")
-        opened_source.listen()
-        yield opened_source
-    finally:
-        opened_source.connection.close()
+@pytest.fixture
+def source(_shared: Database) -> Iterator[Source]:
+    """A database with the triggers and an empty publication `p`, emptied of what the last test left there.
+
+    What belongs to schema etl is shared: a test that changes it asks for `own_source`.
+    """
+    with Source(_shared) as shared:
+        shared.clear()
+        yield shared
+
+
+@pytest.fixture
+def own_source(postgres: PostgresServer, installed: str) -> Iterator[Source]:
+    """The same in a database of its own."""
+    with postgres.database(template=installed) as database, Source(database) as own:
+        own.clear()
+        yield own

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -16,6 +16,25 @@ from etl.source.install import load_signing_keys
 from etl.testing.postgres import Database
 
 PREFIX = "supabase_etl_ddl"
+
+_CLEAR = """
+DO $$
+DECLARE
+    left_over text;
+BEGIN
+    FOR left_over IN
+        SELECT format('DROP EVENT TRIGGER %I', evtname) FROM pg_event_trigger WHERE evtname NOT LIKE 'supabase_etl_%'
+        UNION ALL SELECT format('DROP PUBLICATION %I', pubname) FROM pg_publication
+        UNION ALL SELECT format('DROP EXTENSION %I CASCADE', extname) FROM pg_extension WHERE extname <> 'plpgsql'
+        UNION ALL SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace
+                   WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'etl')
+    LOOP
+        EXECUTE left_over;
+    END LOOP;
+    CREATE SCHEMA public;
+END
+$$
+"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +88,24 @@ class Source:
         self.database = database
         self.publication = publication
         self.slot = f"slot_{database.name}"
-        self.connection = database.connect()
+        self.connection = database.connect(client_encoding="UTF8")
+        self.notices: list[str] = []
+        self.connection.add_notice_handler(lambda notice: self.notices.append(str(notice.message_primary)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def clear(self) -> None:
+        """Leave nothing but schema etl, an empty publication, and a slot that starts here."""
+        self.run("SET supabase_etl.skip_ddl_log = 'true'", "SET client_min_messages = error", _CLEAR)
+        self.run(f"CREATE PUBLICATION {self.publication}", "RESET ALL")
+        if self.value(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{self.slot}'"):
+            self.run(f"SELECT pg_replication_slot_advance('{self.slot}', pg_current_wal_insert_lsn())")
+        else:
+            self.run(f"SELECT pg_create_logical_replication_slot('{self.slot}', 'pgoutput')")
 
     def run(self, *statements: str) -> None:
         for statement in statements:
@@ -82,10 +118,6 @@ class Source:
 
     def oid(self, name: str) -> int:
         return self.value(f"SELECT '{name}'::regclass::oid")
-
-    def listen(self) -> None:
-        """Make the slot: events from here on."""
-        self.connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (self.slot,))
 
     def events(self) -> list[Event]:
         """All events since the last call; messages of other prefixes included."""
