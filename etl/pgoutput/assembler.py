@@ -50,6 +50,9 @@ from etl.schema.relation import RelationColumn, RelationMismatch, RelationShape,
 from etl.schema.table import ReplicatedTableSchema, TableSchema
 from etl.schema.types import TypeOptions
 
+#: The oid of a schema message whose trigger could not even tell which tables the statement changed.
+_UNKNOWN_TABLES = 0
+
 Explain = Callable[[TableSchema, RelationShape], "TableSchema | str"]
 
 
@@ -219,12 +222,22 @@ class Assembler:
         notice, parsed = self._ddl.read(message, int(placement.xid[at]))
         if notice is not None:
             out.notices.append(notice)
+        if parsed is not None and parsed.oid == _UNKNOWN_TABLES:
+            start = self._segment(out, frames, placement, start, at)
+            self._suspect_all(int(placement.commit_lsn[at]))
+            return start
         table = self._tables.get(parsed.oid) if parsed is not None else None
         if parsed is None or table is None or int(placement.commit_lsn[at]) < table.sync_lsn:
             return start
         start = self._segment(out, frames, placement, start, at)
         self._learn(out, table, parsed, SnapshotId(Lsn(int(placement.commit_lsn[at])), message.lsn))
         return start
+
+    def _suspect_all(self, commit_lsn: int) -> None:
+        """A statement changed tables that the trigger could not name: each has to be explained at its next row."""
+        for table in self._tables.values():
+            if commit_lsn >= table.sync_lsn:
+                table.suspect, table.stale = True, True
 
     def _learn(self, out: Assembled, table: _Table, message: SchemaMessage, snapshot_id: SnapshotId) -> None:
         """Take the version that a schema message carries; without one the next RELATION has to be explained."""
