@@ -32,6 +32,7 @@ BEGIN
         EXECUTE left_over;
     END LOOP;
     CREATE SCHEMA public;
+    GRANT USAGE ON SCHEMA public TO PUBLIC;
 END
 $$
 """
