@@ -38,6 +38,7 @@ SET tcp_keepalives_count = 3;
 SET search_path = pg_catalog;
 SET default_transaction_isolation = 'read committed';
 SET DateStyle = 'ISO, YMD';
+SET array_nulls = on;
 SET TimeZone = 'UTC';
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 """
