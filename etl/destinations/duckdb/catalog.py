@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
 from etl.ddl.operations import (
@@ -181,11 +182,20 @@ class Catalog:
         )
 
     def _columns(self, table: DestinationTable) -> list[Row]:
-        """Name, type, default and comment of every column, metadata columns included."""
+        """Name, type, default and comment of every column, metadata columns included.
+
+        A schema may be there already in another case than this table's source spells it.
+        """
+        same = "translate({}, ?, ?) = ?"
+        schema, name = split_name(table.name)
         return self._session.rows(
-            "SELECT column_name, data_type, column_default, comment FROM duckdb_columns()"
-            " WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index",
-            (self._session.catalog, *split_name(table.name)),
+            "SELECT column_name, data_type, column_default, comment FROM duckdb_columns() WHERE database_name = ?"
+            f" AND {same.format('schema_name')} AND {same.format('table_name')} ORDER BY column_index",
+            (
+                self._session.catalog,
+                *(ascii_uppercase, ascii_lowercase, same_name(schema)),
+                *(ascii_uppercase, ascii_lowercase, same_name(name)),
+            ),
         )
 
     def _schema(self, schema: str) -> str:

@@ -64,7 +64,8 @@ class Session:
             settings.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DestinationError(
-                f"the folder of {settings.path} cannot be created: {error.strerror}", hint="choose another path"
+                f"the folder of {settings.path} cannot be created: {error.strerror}",
+                hint="choose another path",
             ) from error
         try:
             self._connection = duckdb.connect(str(settings.path), config=dict(settings.connection_config()))

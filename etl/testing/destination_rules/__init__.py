@@ -1,0 +1,1 @@
+"""The rules of `etl.testing.destination_suite`, by subject."""
