@@ -52,7 +52,8 @@ def parse_default(expression: str | None, type_oid: int) -> DefaultLiteral | Non
       text form we do not know: unsupported.
     - Numbers are digits with at most one point and a sign. Exponents, NaN and infinities are unsupported. ``1e6`` is
       supported once Postgres has rewritten it: ``'1000000'::numeric``. Integer columns and casts take no fractions,
-      ``numeric(p, s)`` casts no more than s digits of one; ``real`` is exact only in a real column.
+      ``numeric(p, s)`` casts no more than s digits of one (fewer are filled up: ``42.1::numeric(4,2)`` is 42.10);
+      ``real`` is exact only in a real column.
     - Booleans are ``true`` and ``false``, quoted or not; ``'t'`` and ``'yes'`` reach us as ``true``.
     - Dates and times are ISO text with four-digit years, on a column of the very type; ``infinity``, BC, ``now``
       and ``24:00:00`` are unsupported, for destinations do not share them. ``timestamptz`` needs its offset.
@@ -142,8 +143,7 @@ def _keeps_value(cast: TypeName, text: str) -> bool:
     if kind is _Cast.INTEGER:
         return _fraction_digits(text) == 0
     if kind is _Cast.NUMERIC and cast.arguments:
-        scale = cast.arguments[1] if len(cast.arguments) > 1 else 0
-        return _fraction_digits(text) <= scale
+        return _fraction_digits(text) <= _scale(cast)
     if kind in {_Cast.TIME, _Cast.TIMESTAMP, _Cast.TIMESTAMPTZ} and cast.arguments:
         return "." not in text
     return kind is not _Cast.OTHER
@@ -151,6 +151,10 @@ def _keeps_value(cast: TypeName, text: str) -> bool:
 
 def _is_cut(text: str, type_name: str) -> bool:
     return type_name in _NARROW and len(text.encode("utf-8", "surrogatepass")) > _NARROW[type_name]
+
+
+def _scale(cast: TypeName) -> int:
+    return cast.arguments[1] if len(cast.arguments) > 1 else 0
 
 
 def _fraction_digits(text: str) -> int:
@@ -183,9 +187,20 @@ def _number(*allowed: _Cast, whole: bool = False) -> _Rule:
         fits = not whole or _fraction_digits(literal.text) == 0
         if not (_DIGITS.fullmatch(literal.text) and exact and fits and casts <= set(allowed)):
             return None
-        return DefaultLiteral(LiteralKind.NUMERIC, literal.text)
+        text = _at_scale(literal)
+        return DefaultLiteral(LiteralKind.NUMERIC, text.partition(".")[0] if whole else text)
 
     return rule
+
+
+def _at_scale(literal: Literal) -> str:
+    """The number as its last ``numeric(p, s)`` cast writes it: with exactly s digits of fraction."""
+    scales = [_scale(cast) for cast in literal.casts if cast.arguments]
+    if not scales:
+        return literal.text
+    whole, _, fraction = literal.text.partition(".")
+    digits = fraction.rstrip("0").ljust(scales[-1], "0")
+    return f"{whole}.{digits}" if digits else whole
 
 
 def _quoted(kind: LiteralKind, pattern: str, *allowed: _Cast) -> _Rule:
