@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,93 +21,40 @@ from typing import Any
 import duckdb
 import yaml
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.string import TextLoader
 
+from etl.lsn import Lsn
+from etl.source.slots import apply_slot_name
+from etl.testing.daemon import DEADLINE_S, Daemon, HarnessError, Process, Run
 from etl.testing.postgres import Database
+from etl.testing.warm import WarmEtl
+
+__all__ = ["PUBLICATION", "Daemon", "HarnessError", "PipelineUnderTest", "Row", "Run"]
 
 PUBLICATION = "etl_pub"
-_DEADLINE_S = 90.0
-_POLL_S = 0.02
-
 Row = tuple[Any, ...]
 
-
-class HarnessError(AssertionError):
-    """The pipeline under test did not do what the test waits for; says what the daemon printed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A finished `etl` process. `out` is its standard output, `log` its standard error (JSON lines)."""
-
-    code: int
-    out: str
-    log: str
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        """The log's JSON lines."""
-        return [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
-
-    def logged(self, event: str) -> list[dict[str, Any]]:
-        """The log lines of one event name."""
-        return [line for line in self.events if line.get("event") == event]
-
-
-@dataclass(slots=True)
-class Daemon:
-    """A running `etl replicate`."""
-
-    process: subprocess.Popen[str]
-    log_path: Path
-
-    @property
-    def log(self) -> str:
-        """What it has logged so far."""
-        return self.log_path.read_text()
-
-    def wait_until(
-        self, condition: Callable[[], bool], what: str = "the condition", *, alive: bool = True
-    ) -> None:
-        """Poll `condition` until it holds; the daemon must stay alive meanwhile unless `alive` is False."""
-        deadline = time.monotonic() + _DEADLINE_S
-        while not condition():
-            if alive and self.process.poll() is not None:
-                raise HarnessError(
-                    f"the daemon ended ({self.process.returncode}) before {what}:\n{self.log[-4000:]}"
-                )
-            if time.monotonic() > deadline:
-                raise HarnessError(f"waited {_DEADLINE_S:.0f} s in vain for {what}:\n{self.log[-4000:]}")
-            time.sleep(_POLL_S)
-
-    def wait_for_log(self, event: str, times: int = 1) -> None:
-        """Wait until the log has `event` that many times."""
-        needle = f'"event":"{event}"'
-        self.wait_until(lambda: self.log.replace('": "', '":"').count(needle) >= times, f"log event {event}")
-
-    def wait_for_exit(self) -> int:
-        """Wait until it ends by itself; its exit code (negative: the signal)."""
-        self.wait_until(lambda: self.process.poll() is not None, "its end", alive=False)
-        return int(self.process.returncode)
-
-    def terminate(self) -> int:
-        """SIGTERM and wait; the exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.wait_for_exit()
-
-    def kill(self) -> None:
-        """SIGKILL and wait."""
-        self.process.kill()
-        self.process.wait()
+_STATES = """
+SELECT (SELECT schema_name || '.' || table_name FROM etl.table_schemas v
+         WHERE v.pipeline_id = s.pipeline_id AND v.table_id = s.table_id ORDER BY v.id DESC LIMIT 1), state::text
+  FROM etl.replication_state s WHERE is_current AND pipeline_id = %s"""
+_SCHEMAS = """
+SELECT schema_status::text, previous_snapshot_commit_lsn IS NOT NULL, count(*)
+  FROM etl.destination_tables_metadata WHERE pipeline_id = %s GROUP BY 1, 2"""
 
 
 @dataclass(slots=True)
 class PipelineUnderTest:
-    """One pipeline from `database` into a DuckDB file in `directory`. `settings` are merged into its YAML."""
+    """One pipeline from `database` into a DuckDB file in `directory`. `settings` are merged into its YAML.
+
+    With `warm`, its processes are forked from one that has imported everything already.
+    """
 
     database: Database
     directory: Path
     settings: dict[str, Any] = field(default_factory=dict)
     pipeline_id: int = 1
+    warm: WarmEtl | None = None
 
     @property
     def file(self) -> Path:
@@ -155,27 +101,37 @@ class PipelineUnderTest:
         what = f"TABLE {', '.join(tables)}" if tables else "ALL TABLES"
         self.sql(f"CREATE PUBLICATION {PUBLICATION} FOR {what} WITH (publish_via_partition_root = true)")
 
-    def query(self, query: str) -> list[Row]:
+    def query(self, query: str, parameters: Sequence[object] | None = None) -> list[Row]:
         """Rows of a query at the source."""
         with self.database.connect() as connection:
-            return connection.execute(query.encode()).fetchall()
+            return connection.execute(query.encode(), parameters).fetchall()
 
     # --- the daemon -----------------------------------------------------------------------------------------------
 
     def etl(self, *arguments: str, env: Mapping[str, str] | None = None, pipeline: bool = True) -> Run:
         """Run an `etl` verb to its end."""
-        command = [sys.executable, "-m", "etl.cli", *arguments]
-        if pipeline:
-            command += ["--pipeline", str(self.file)]
+        given = [*arguments, "--pipeline", str(self.file)] if pipeline else list(arguments)
+        if self.warm is not None:
+            return self._etl_warm(self.warm, given, env)
         done = subprocess.run(
-            command,
+            [sys.executable, "-m", "etl.cli", *given],
             env=self._environment(env),
             capture_output=True,
             text=True,
-            timeout=_DEADLINE_S,
+            timeout=DEADLINE_S,
             check=False,
         )
         return Run(done.returncode, done.stdout, done.stderr)
+
+    def _etl_warm(self, warm: WarmEtl, arguments: Sequence[str], env: Mapping[str, str] | None) -> Run:
+        stem = self.directory / f"etl-{time.monotonic_ns()}"
+        out, log = stem.with_suffix(".out"), stem.with_suffix(".log")
+        process = warm.start(arguments, environment=self._environment(env), out=out, log=log)
+        try:
+            code = process.wait(DEADLINE_S)
+        finally:
+            process.kill()
+        return Run(code, out.read_text(), log.read_text())
 
     def once(self, *, failpoints: str = "", check: bool = True) -> Run:
         """``etl replicate --once``: everything committed until now is applied when it returns."""
@@ -190,16 +146,23 @@ class PipelineUnderTest:
     ) -> Iterator[Daemon]:
         """A daemon that is killed at the end of the block if it still runs."""
         log_path = self.directory / f"daemon-{time.monotonic_ns()}.log"
-        with log_path.open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "etl.cli", "replicate", *arguments, "--pipeline", str(self.file)],
-                env=self._environment(
-                    {**({"ETL_FAILPOINTS": failpoints} if failpoints else {}), **(env or {})}
-                ),
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                text=True,
-            )
+        log_path.touch()
+        given = ["replicate", *arguments, "--pipeline", str(self.file)]
+        environment = self._environment(
+            {**({"ETL_FAILPOINTS": failpoints} if failpoints else {}), **(env or {})}
+        )
+        process: Process
+        if self.warm is not None:
+            process = self.warm.start(given, environment=environment, out=None, log=log_path)
+        else:
+            with log_path.open("w") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "etl.cli", *given],
+                    env=environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    text=True,
+                )
         daemon = Daemon(process, log_path)
         try:
             yield daemon
@@ -211,6 +174,47 @@ class PipelineUnderTest:
     def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "ETL_"))}
         return {**kept, **(extra or {})}
+
+    # --- what it remembers ----------------------------------------------------------------------------------------
+
+    def progress(self) -> Lsn:
+        """The position the pipeline has recorded as durable; 0 before the first."""
+        return _lsn(
+            self.query(
+                "SELECT flush_lsn::text FROM etl.replication_progress WHERE pipeline_id = %s",
+                [self.pipeline_id],
+            )
+        )
+
+    def confirmed(self) -> Lsn:
+        """The position up to which the slot lets go of the WAL; 0 without a slot."""
+        return _lsn(
+            self.query(
+                "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s",
+                [apply_slot_name(self.pipeline_id)],
+            )
+        )
+
+    def written(self) -> Lsn:
+        """The end of the source's WAL: once `progress` is here, everything committed until now is durable."""
+        return _lsn(self.query("SELECT pg_current_wal_insert_lsn()::text"))
+
+    def states(self) -> dict[str, str]:
+        """Table (``schema.name``, as last known) → its state."""
+        return dict(self.query(_STATES, [self.pipeline_id]))
+
+    def assert_settled(self, *tables: str) -> None:
+        """Nothing is left of any crash: one slot, tables ready, schemas applied, and both sides equal."""
+        slots = self.query("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+        if slots != [(apply_slot_name(self.pipeline_id),)]:
+            raise HarnessError(f"replication slots left: {slots}")
+        if self.states() != dict.fromkeys(tables, "ready"):
+            raise HarnessError(f"table states: {self.states()}")
+        schemas = self.query(_SCHEMAS, [self.pipeline_id])
+        if schemas != [("applied", False, len(tables))]:
+            raise HarnessError(f"schemas at the destination: {schemas}")
+        for table in tables:
+            self.assert_equal(table)
 
     # --- the destination ------------------------------------------------------------------------------------------
 
@@ -262,9 +266,14 @@ class PipelineUnderTest:
                     (f'"{schema}"."{name}"',),
                 ).fetchall()
             ]
-            source = connection.execute(f'SELECT {columns} FROM "{schema}"."{name}"'.encode()).fetchall()
-        if sorted(found) != names:
-            raise HarnessError(f"{table}: columns differ: source {sorted(found)}, destination {names}")
+            if sorted(found) != names:
+                raise HarnessError(f"{table}: columns differ: source {sorted(found)}, destination {names}")
+            # both drivers' JSON as text: SQL NULL and JSON null are two things
+            for json_type in ("json", "jsonb"):
+                connection.adapters.register_loader(json_type, TextLoader)
+            source = connection.execute(
+                f'SELECT {columns} FROM "{schema}"."{name}"'.encode()  # noqa: S608 - the names of a test
+            ).fetchall()
         expected = Counter(tuple(map(_comparable, row)) for row in source)
         actual = Counter(tuple(map(_comparable, row)) for row in self.rows(table, columns))
         if expected != actual:
@@ -273,6 +282,10 @@ class PipelineUnderTest:
                 f"{table}: {sum(missing.values())} rows missing, {sum(surplus.values())} surplus of"
                 f" {sum(expected.values())}; missing {_some(missing)}, surplus {_some(surplus)}"
             )
+
+
+def _lsn(rows: list[Row]) -> Lsn:
+    return Lsn.parse(rows[0][0]) if rows and rows[0][0] is not None else Lsn(0)
 
 
 def _comparable(value: Any) -> Any:
