@@ -33,6 +33,8 @@ PINNED_SETTINGS: Mapping[str, str] = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
     "client_encoding": "UTF8",
+    # under another default a statement after a lock would not see what the lock was waited for
+    "default_transaction_isolation": "read committed",
 }
 
 _TIMEOUTS = {
