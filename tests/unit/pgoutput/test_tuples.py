@@ -121,6 +121,12 @@ def test_a_bad_tuple_is_refused_and_named(raw: bytes, ncols: int, said: str, beh
         split_all(tuples, ncols, behind)
 
 
+def test_every_other_byte_is_no_kind():
+    for kind in set(range(256)) - set(b"nutb"):
+        with pytest.raises(DecodeError, match="column 1: "):
+            split_all([b"\0\2n" + bytes([kind]) + b"\0\0\0\0"], 2)
+
+
 def test_the_width_is_checked_before_anything_is_allocated():
     raw = struct.pack(">H", 65535)
     tracemalloc.start()
