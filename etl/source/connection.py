@@ -103,6 +103,26 @@ def translated(parameters: Mapping[str, str]) -> Iterator[None]:
         raise translate(error, parameters) from error
 
 
+def is_sql_ascii(connection: Connection) -> bool:
+    """True when the database does not know the encoding of its texts."""
+    return connection.info.parameter_status("server_encoding") == "SQL_ASCII"
+
+
+@contextmanager
+def raw_bytes(connection: Connection, *, restore: bool = False) -> Iterator[None]:
+    """Take the texts of a SQL_ASCII database as they are.
+
+    Under UTF8 the server refuses to send what is not UTF-8. The driver then gives texts of query results as bytes, hence
+    `restore` where queries follow.
+    """
+    ascii_database = is_sql_ascii(connection)
+    if ascii_database:
+        connection.execute("SET client_encoding = 'SQL_ASCII'")
+    yield
+    if ascii_database and restore:
+        connection.execute("SET client_encoding = 'UTF8'")
+
+
 def describe(parameters: Mapping[str, str]) -> str:
     """``user@host:port/dbname``, safe to print."""
     user = parameters.get("user", "")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 from psycopg import sql
 
-from etl.source.connection import Connection, connect_copy, translated
+from etl.source.connection import Connection, connect_copy, is_sql_ascii, raw_bytes, translated
 from etl.source.publication import PublishedTable
 
 _BLOCK_BYTES = 8 << 20
@@ -52,13 +52,16 @@ def copy_table(
     block_bytes: int = _BLOCK_BYTES,
 ) -> Iterator[TextBatch]:
     """Read the table's rows that the publication's row filter lets through, in blocks of about `block_bytes`."""
-    column_type = (
-        pa.binary() if connection.info.parameter_status("server_encoding") == "SQL_ASCII" else pa.string()
-    )
+    column_type = pa.binary() if is_sql_ascii(connection) else pa.string()
     statement = _copy_statement(table, columns)
     parts: list[bytes | bytearray | memoryview] = []
     size = 0
-    with translated(parameters), connection.cursor() as cursor, cursor.copy(statement) as copy:
+    with (
+        translated(parameters),
+        raw_bytes(connection, restore=True),
+        connection.cursor() as cursor,
+        cursor.copy(statement) as copy,
+    ):
         for part in copy:
             parts.append(part)
             size += len(part)

@@ -20,7 +20,7 @@ from psycopg import pq, sql
 from etl.errors import SourceUnavailableError
 from etl.lsn import Lsn
 from etl.pgoutput.frames import Chunk
-from etl.source.connection import Connection, translated
+from etl.source.connection import Connection, raw_bytes, translated
 
 _PG_EPOCH_S = 946684800
 _STATUS = struct.Struct("!cQQQQB")
@@ -68,7 +68,7 @@ class ReplicationStream:
             "START_REPLICATION SLOT {slot} LOGICAL {start}"
             " (proto_version '1', publication_names {names}, messages 'true')"
         ).format(slot=sql.Identifier(slot), start=sql.SQL(str(start)), names=sql.Literal(names))
-        with translated(self._parameters):
+        with translated(self._parameters), raw_bytes(self._connection):
             result = self._pgconn.exec_(command.as_bytes(self._connection))
             if result.status != pq.ExecStatus.COPY_BOTH:
                 raise _refused(result, self._connection)
