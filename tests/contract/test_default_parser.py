@@ -16,7 +16,7 @@ from etl.testing.postgres import Database
 
 K = LiteralKind
 BOOL, BYTEA, CHAR, NAME, INT8, INT2, INT4, TEXT = 16, 17, 18, 19, 20, 21, 23, 25
-JSON, MONEY, FLOAT4, FLOAT8, BPCHAR, VARCHAR = 114, 790, 700, 701, 1042, 1043
+JSON, XML, MONEY, FLOAT4, FLOAT8, BPCHAR, VARCHAR = 114, 142, 790, 700, 701, 1042, 1043
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, TIMETZ = 1082, 1083, 1114, 1184, 1186, 1266
 BIT, NUMERIC, UUID, JSONB, TEXT_ARRAY, ENUM = 1560, 1700, 2950, 3802, 1009, 99_999
 
@@ -199,6 +199,7 @@ WRITTEN = {
         ("DATE '2026-01-01'", DATE, None),
         ("'101'::\"bit\"", BIT, None),
         ("'\\xde'::bytea", BYTEA, None),
+        ("'<a/>'::xml", XML, None),
     ],
     "as no default at all": [
         ("NULL", TEXT, None),
@@ -445,7 +446,6 @@ REAL = [
     ("bit(3)", "B'101'", None),
     ("money", "'1.50'", None),
     ("inet", "'10.0.0.1'", None),
-    ("xml", "'<a/>'", None),
     ("int4range", "'[1,2)'", None),
     ("quantity", "5", None),
     ("label", "current_user", None),

@@ -216,6 +216,10 @@ def test_a_change_the_trigger_could_not_describe_carries_its_error_and_no_schema
     assert (message.schema, message.error, message.is_drop) == (None, "too late (SQLSTATE 40001)", False)
 
 
+def test_an_error_may_be_a_plain_text():
+    assert parsed(payload() | {"error": "no room"}).error == "no room"
+
+
 def test_a_change_of_tables_nobody_could_name_has_oid_zero():
     message = parsed(
         {"version": 1, "xid": 1, "command_tag": "ALTER TABLE", "oid": 0, "error": {"sqlstate": "XX000"}}
