@@ -26,6 +26,7 @@ from etl.schema.table import TableSchema
 from etl.source.catalog import catalog_columns
 from etl.source.connection import connect_query, connect_replication
 from etl.source.install import load_signing_keys
+from etl.source.publication import published_tables
 from etl.source.replication import ReplicationStream
 from etl.source.slots import apply_slot_name
 from etl.telemetry.failpoints import failpoint
@@ -160,7 +161,10 @@ def explainer(context: PipelineContext) -> Callable[[TableSchema, RelationShape]
 
     def explain(version: TableSchema, shape: RelationShape) -> TableSchema | str:
         with connect_query(context.parameters, f"apply:{context.pipeline_id}") as connection:
-            columns = catalog_columns(connection, context.parameters, version.oid)
+            publication = context.config.pipeline.publication
+            tables = {t.oid: t for t in published_tables(connection, context.parameters, publication)}
+            listed = tables[version.oid].column_names if version.oid in tables else None
+            columns = catalog_columns(connection, context.parameters, version.oid, listed)
         explained = explain_drift(version, shape, columns)
         if isinstance(explained, Ambiguous):
             return explained.reason

@@ -36,8 +36,13 @@ def describe_table(connection: Connection, parameters: Mapping[str, str], oid: i
     )
 
 
-def catalog_columns(connection: Connection, parameters: Mapping[str, str], oid: int) -> list[CatalogColumn]:
-    """Every attribute of the table as it is today, tombstones and generated columns included."""
+def catalog_columns(
+    connection: Connection, parameters: Mapping[str, str], oid: int, listed: Sequence[str] | None
+) -> list[CatalogColumn]:
+    """Every attribute of the table as it is today, tombstones and generated columns included.
+
+    `listed`: the names in the publication's column list, None when it has none.
+    """
     with translated(parameters):
         attributes = connection.execute(
             "SELECT attnum, attisdropped, attname, atttypid::bigint, atttypmod FROM pg_attribute"
@@ -61,6 +66,7 @@ def catalog_columns(connection: Connection, parameters: Mapping[str, str], oid: 
                     name,
                     type_oid,
                     typmod,
+                    published=listed is None or name in listed,
                     nullable=column.nullable,
                     default_expression=column.default_expression,
                     primary_key_ordinal=column.primary_key_ordinal,
