@@ -72,6 +72,14 @@ def test_keepalives_stand_between_messages():
     assert frames.reply_requested.tolist() == [False, False, True]
 
 
+@pytest.mark.parametrize("tag", "IRB")
+def test_a_keepalive_whose_bytes_look_like_a_message_is_none(tag: str):
+    wal_end = int.from_bytes(tag.encode() + b"\1" * 7, "big")
+    frames = scan(encoder.chunk([encoder.keepalive(wal_end)]))
+    assert (frames.tag.tolist(), frames.oid.tolist(), frames.is_row.tolist()) == ([0], [0], [False])
+    assert frames.lsn.tolist() == [wal_end]
+
+
 def test_an_empty_chunk_has_no_frames():
     frames = scan(encoder.chunk([]))
     assert len(frames) == 0

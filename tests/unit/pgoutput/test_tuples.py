@@ -107,6 +107,9 @@ def test_a_tuple_of_1600_columns():
         pytest.param(b"\0\1t\0\0\0\1", 1, "column 0: value passes the end", id="no value"),
         pytest.param(b"\0\1t\xff\xff\xff\xff", 1, "column 0: value passes the end", id="a length of -1"),
         pytest.param(b"\0\1t\x7f\xff\xff\xff", 1, "column 0: value passes the end", id="the greatest length"),
+        pytest.param(
+            b"\0\1t\x80\0\0\0", 1, "column 0: value passes the end", id="a length with the sign bit"
+        ),
         pytest.param(b"\0\1b\xff\xff\xff\xff", 1, "column 0: value passes the end", id="a binary one"),
         pytest.param(b"\0\2t\0\0\0\1a", 2, "column 1: ", id="the second column is missing"),
     ],
