@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 
 from etl.testing.postgres import Database, PostgresServer, start_postgres
+from etl.testing.warm import WarmEtl
 
 # A loaded machine is no failure: examples have no deadline of their own, the test's timeout is enough.
 hypothesis.settings.register_profile("etl", deadline=None, print_blob=True)
@@ -30,6 +31,14 @@ def database(postgres: PostgresServer) -> Iterator[Database]:
     """A fresh database, dropped with its replication slots when the test ends."""
     with postgres.database() as fresh:
         yield fresh
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[WarmEtl]:
+    """Starts `etl` processes without the cost of their imports."""
+    starter = WarmEtl()
+    yield starter
+    starter.close()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,17 @@
+"""A pipeline of its own for each test, whose processes start warm: they are killed by the hundred."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etl.testing.harness import PipelineUnderTest
+from etl.testing.postgres import Database
+from etl.testing.warm import WarmEtl
+
+
+@pytest.fixture
+def pipeline(database: Database, tmp_path: Path, warm: WarmEtl) -> PipelineUnderTest:
+    """A pipeline whose source database is the test's own."""
+    return PipelineUnderTest(database, tmp_path, warm=warm)

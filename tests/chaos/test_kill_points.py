@@ -1,0 +1,75 @@
+"""kill -9 at every failpoint there is: the next start finishes the work, and nothing is lost, doubled or left behind."""
+
+from __future__ import annotations
+
+import signal
+import zlib
+
+import pytest
+
+from etl.telemetry.failpoints import FAILPOINTS
+from etl.testing.harness import PipelineUnderTest
+from etl.testing.workload import Workload
+
+pytestmark = pytest.mark.chaos
+
+KILLED = -signal.SIGKILL
+#: Twice in a row, the second time while recovering from the first; then later in a run.
+FIRST_FIRST_THIRD = ("", "", ":3")
+#: Passed once a run, or a batch, and all that waits for a bounded run is one batch.
+FIRST_FIRST = ("", "")
+PASSES = {
+    # the slot is there the next time
+    "start.after_slot_create": ("",),
+    "copy.after_snapshot": FIRST_FIRST,
+    "schema.before_store": FIRST_FIRST,
+    "schema.after_store": FIRST_FIRST,
+    "stream.before_write": FIRST_FIRST,
+    "stream.after_write": FIRST_FIRST,
+    "stream.after_progress": FIRST_FIRST,
+    "stream.after_ack": FIRST_FIRST,
+}
+
+
+def begin(pipeline: PipelineUnderTest, seed: int) -> Workload:
+    """The tables of a workload, published."""
+    workload = Workload(seed)
+    with pipeline.database.connect() as connection:
+        workload.create(connection)
+    pipeline.publish(*workload.tables)
+    return workload
+
+
+def write(pipeline: PipelineUnderTest, workload: Workload, transactions: int) -> None:
+    with pipeline.database.connect() as connection:
+        workload.run(connection, transactions)
+        workload.finish(connection)
+
+
+@pytest.mark.parametrize("point", sorted(FAILPOINTS))
+def test_a_kill_at_any_point_is_mended_by_the_next_start(pipeline: PipelineUnderTest, point: str):
+    workload = begin(pipeline, seed=zlib.crc32(point.encode()))
+    if not point.startswith(("start.", "copy.")):
+        pipeline.once()
+    for nth in PASSES.get(point, FIRST_FIRST_THIRD):
+        write(pipeline, workload, 8)
+        run = pipeline.once(failpoints=f"{point}{nth}=kill", check=False)
+        assert run.code == KILLED, run.log
+    pipeline.once()
+
+    pipeline.assert_settled(*workload.tables)
+
+
+@pytest.mark.parametrize("point", sorted(p for p in FAILPOINTS if p.startswith("stream.")))
+def test_a_kill_in_the_middle_of_a_running_stream_is_mended_by_the_next_start(
+    pipeline: PipelineUnderTest, point: str
+):
+    workload = begin(pipeline, seed=zlib.crc32(point.encode()))
+    with pipeline.running(failpoints=f"{point}:4=kill") as daemon:
+        daemon.wait_for_log("streaming_started")
+        while daemon.process.poll() is None:
+            write(pipeline, workload, 1)
+    assert daemon.process.returncode == KILLED
+    pipeline.once()
+
+    pipeline.assert_settled(*workload.tables)
