@@ -87,24 +87,6 @@ def with_identity(schema: TableSchema, relation: RelationShape, attnums: dict[st
     return replace(schema, identity=relation.replica_identity, identity_attnums=keys)
 
 
-def synthesize(schema: TableSchema, previous: ReplicatedTableSchema) -> ReplicatedTableSchema:
-    """The relation that a DDL without RELATION leaves: the pending version under the last masks, by attnum.
-
-    Postgres sends no RELATION when nothing in its relation cache changed (a second DROP NOT NULL, OWNER TO …), so the
-    tuples keep the last shape: attnums the last masks do not know are not replicated, and the identity is the last.
-    """
-    flags = zip(previous.schema.columns, previous.replication_mask, previous.identity_mask, strict=True)
-    masks = {column.attnum: (seen, identity) for column, seen, identity in flags}
-    identity_kept = replace(
-        schema, identity=previous.schema.identity, identity_attnums=previous.schema.identity_attnums
-    )
-    return ReplicatedTableSchema(
-        identity_kept,
-        tuple(masks.get(c.attnum, (False, False))[0] for c in schema.columns),
-        tuple(masks.get(c.attnum, (False, False))[1] for c in schema.columns),
-    )
-
-
 def _mismatch(known: dict[str, ColumnSchema], relation: RelationShape) -> RelationMismatch | None:
     unknown = tuple(c.name for c in relation.columns if c.name not in known)
     found = [(c, known[c.name]) for c in relation.columns if c.name in known]

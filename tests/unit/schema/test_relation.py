@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from etl.schema.relation import RelationMismatch, TypeMismatch, match_relation, synthesize
+from etl.schema.relation import RelationMismatch, TypeMismatch, match_relation
 from etl.schema.table import ReplicaIdentity, ReplicatedTableSchema
-from tests.unit.schema.builders import INT4, INT8, TEXT, VARCHAR, column, relation, shown, snapshot, table
+from tests.unit.schema.builders import INT4, INT8, TEXT, VARCHAR, column, relation, snapshot, table
 
 ORDERS = table(
     column(1, "id", INT8, primary_key_ordinal=1),
@@ -92,25 +92,3 @@ def test_matching_keeps_the_version_key_of_the_stored_schema():
     found = match_relation(ORDERS.at(snapshot(7, 3)), relation(ID))
     assert isinstance(found, ReplicatedTableSchema)
     assert found.schema.snapshot_id == snapshot(7, 3)
-
-
-def test_without_relation_the_pending_version_takes_the_last_masks_by_attnum():
-    previous = shown(*ORDERS.columns, hidden=(2,), identity=ReplicaIdentity.INDEX, identity_attnums=(4,))
-    pending = table(
-        column(1, "id", INT8, primary_key_ordinal=1),
-        column(2, "name", VARCHAR, typmod=14),
-        column(4, "note", nullable=True, default_expression="'x'::text"),
-    ).at(snapshot(9))
-    found = synthesize(pending, previous)
-    assert found.schema.snapshot_id == snapshot(9)
-    assert found.replication_mask == previous.replication_mask
-    assert found.identity_mask == previous.identity_mask
-    assert found.schema.identity is ReplicaIdentity.INDEX
-    assert found.columns[1].default_expression == "'x'::text"
-
-
-def test_columns_the_last_masks_do_not_know_are_not_in_the_tuples_that_follow():
-    pending = table(*ORDERS.columns, column(5, "later"))
-    found = synthesize(pending, shown(*ORDERS.columns))
-    assert found.replication_mask == (True, True, True, False)
-    assert found.identity_mask == (True, False, False, False)
