@@ -342,7 +342,17 @@ class DestinationRules:
         assert store.destination_records() == {record.oid: record}
 
     def test_a_change_replaces_the_record_of_its_table_only(self, store: StateStore) -> None:
-        applying = metadata(at=snapshot(2), status="applying", previous_snapshot_id=snapshot(1))
+        applying = metadata(
+            at=snapshot(1),
+            destination_table="before",
+            mode="changelog",
+            status="applying",
+            replication_mask=(True,),
+            identity_mask=(False,),
+            previous_snapshot_id=snapshot(0, 1),
+            previous_replication_mask=(False,),
+            previous_identity_mask=(True,),
+        )
         other = metadata(OID + 1)
         applied = metadata(at=snapshot(2))
         for record in (applying, other, applied):

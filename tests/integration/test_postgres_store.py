@@ -428,6 +428,20 @@ def test_errors_name_the_place_and_no_password(database: Database) -> None:
     assert "hunter2" not in text
 
 
+def test_errors_do_not_repeat_the_values_a_server_reports_as_detail(
+    database: Database, store: PostgresStore
+) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE 'refused' USING DETAIL = 'Key (email)=(ada@example.com)'; END $$;"
+            "CREATE TRIGGER refuse BEFORE INSERT ON etl.replication_progress EXECUTE FUNCTION public.refuse()"
+        )
+    with pytest.raises(StoreError, match="refused") as refused:
+        store.save_progress(Lsn(1))
+    assert "ada@example.com" not in str(refused.value)
+
+
 def test_history_is_a_chain_that_ends_at_the_first_state(database: Database, store: PostgresStore) -> None:
     for state in (TableState.INIT, TableState.DATA_SYNC, TableState.FINISHED_COPY):
         store.set_table_state(TableStateRecord(OID, state))
