@@ -146,8 +146,8 @@ def _split(frames: Frames, index: Int64s, at: Int64s, ncols: int) -> SplitTuples
 def _behind_old(frames: Frames, index: Int64s, at: Int64s) -> Int64s:
     """Where the new tuples start that follow old tuples ending `at`; a delete has none and stays where it is."""
     update = np.flatnonzero(frames.tag[index] == TAG_UPDATE)
-    marker = (words(frames.data, at[update]) >> np.uint64(56)) == SUB_NEW
-    if (missing := ~marker | (at[update] >= frames.end[index[update]])).any():
+    # behind the end of its message stands no 'N': the next payload is 'w' or 'k', and the last has nothing behind
+    if (missing := words(frames.data, at[update]) >> np.uint64(56) != SUB_NEW).any():
         row = update[first(missing)]
         raise frames.error(int(index[row]), int(at[row]), "no new tuple behind the old one")
     behind = at.copy()

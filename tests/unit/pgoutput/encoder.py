@@ -85,12 +85,12 @@ def relation(
     oid: int,
     schema: str | bytes,
     name: str | bytes,
-    columns: Iterable[tuple[bool, str | bytes, int, int]],
+    columns: Iterable[tuple[int, str | bytes, int, int]],
     identity: bytes = b"d",
 ) -> bytes:
     encoded = [
-        struct.pack(">B", key) + _string(column) + struct.pack(">Ii", type_oid, typmod)
-        for key, column, type_oid, typmod in columns
+        struct.pack(">B", flags) + _string(column) + struct.pack(">Ii", type_oid, typmod)
+        for flags, column, type_oid, typmod in columns
     ]
     head = struct.pack(">cI", b"R", oid) + _string(schema) + _string(name) + identity
     return head + struct.pack(">H", len(encoded)) + b"".join(encoded)

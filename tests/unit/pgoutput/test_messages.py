@@ -39,6 +39,7 @@ EXAMPLES = [
     pytest.param(
         encoder.begin(2**64 - 1, 0, 2**32 - 1), Begin(Lsn(2**64 - 1), 0, 2**32 - 1), id="before 2000"
     ),
+    pytest.param(encoder.begin(AT, 2**63 - 1), Begin(AT, 2**63 - 1, 1), id="the last moment of int64"),
     pytest.param(encoder.commit(AT, AT + 48, NOON), Commit(0, AT, Lsn(AT + 48), NOON), id="commit"),
     pytest.param(encoder.origin(AT, "node b"), Origin(AT, "node b"), id="origin"),
     pytest.param(
@@ -63,6 +64,11 @@ EXAMPLES = [
             1, "s", r"caf\xe9", ReplicaIdentity.INDEX, (RelationColumn(False, "ok", 25, -1),), escaped=True
         ),
         id="relation whose name is not UTF-8",
+    ),
+    pytest.param(
+        encoder.relation(1, "s", "t", [(2, "c", 25, -1)]),
+        RelationMessage(1, "s", "t", ReplicaIdentity.DEFAULT, (RelationColumn(False, "c", 25, -1),)),
+        id="a column flag we do not know is no key",
     ),
     pytest.param(encoder.type_name(16390, "app", "mood"), TypeMessage(16390, "app", "mood"), id="type"),
     pytest.param(encoder.truncate([]), TruncateMessage((), False, False), id="truncate nothing"),
@@ -124,7 +130,7 @@ def test_bytes_left_over_are_refused(body: bytes, expected: object):
         pytest.param(encoder.relation(1, "s", "t", [], identity=b"x"), "replica identity", id="identity"),
         pytest.param(b"O" + b"\0" * 8 + b"no end", "origin name does not end", id="string without NUL"),
         pytest.param(
-            struct.pack(">cQqI", b"B", 1, 2**63 - 1, 1),
+            struct.pack(">cQqI", b"B", 1, 2**63 - encoder.EPOCH_2000, 1),
             "timestamp out of range",
             id="timestamp after all time",
         ),
@@ -188,7 +194,9 @@ def test_of_no_frames_there_are_no_begins_and_commits(read: Callable[..., Begins
         pytest.param(commits, encoder.begin(1), id="a begin is no commit"),
         pytest.param(begins, encoder.begin(1) + b"\0", id="a begin that is too long"),
         pytest.param(commits, encoder.commit(1, 2) + b"\0", id="a commit that is too long"),
-        pytest.param(begins, struct.pack(">cQqI", b"B", 1, 2**63 - 1, 1), id="a begin after all time"),
+        pytest.param(
+            begins, struct.pack(">cQqI", b"B", 1, 2**63 - encoder.EPOCH_2000, 1), id="a begin after all time"
+        ),
     ],
 )
 def test_many_at_once_are_refused_as_one_is(read: Callable[..., Begins | Commits], body: bytes):
