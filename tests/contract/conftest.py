@@ -11,9 +11,9 @@ from etl.source.install import install
 from etl.testing.harness import PipelineUnderTest
 from etl.testing.postgres import Database, PostgresServer
 from tests.contract.trigger_stream import Source
-from tests.stories import outcome
+from tests.stories import outcome, pytest_collection_modifyitems
 
-__all__ = ["outcome"]
+__all__ = ["outcome", "pytest_collection_modifyitems"]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,459 @@
+"""Stories: what happens at a source, written beside the test that says what must have become of it.
+
+    @story(given=["CREATE TABLE items (id int PRIMARY KEY)"], when=["ALTER TABLE items ADD COLUMN a int", …])
+    def test_an_added_column_is_added(outcome): assert outcome.names("items") == ["id", "a"]
+
+Starting a daemon costs far more than a story, so all stories of a session share one source database, each in a schema
+of its own, and the same runs of three pipelines:
+
+- ``plain`` takes each part of the story by one ``etl replicate --once`` that finds everything waiting;
+- ``crashed`` does the same, but is killed at several places on the way and started again;
+- ``live`` runs while the stories happen, as a role whose settings are as hostile as settings can be.
+
+An outcome is given to a test only when the three destinations are equal; what the test sees is ``plain``.
+Stories in which a table is meant to fail (`breaks=True`) have a database of their own and no ``live`` pipeline, for a
+failed table holds back the slot of its whole pipeline.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+
+from etl.testing.harness import PUBLICATION, PipelineUnderTest, Row, Run
+from etl.testing.postgres import Database, PostgresServer
+from etl.testing.warm import WarmEtl
+
+Step = str | tuple[str, ...]
+
+#: Killed here, one after the other, before each part of the stories is allowed to finish.
+CRASHES = ("dest.after_commit:7=kill", "ddl.after_commit:5=kill", "stream.after_write=kill")
+
+HOSTILE_SETTINGS = {
+    "DateStyle": "German, DMY",
+    "IntervalStyle": "sql_standard",
+    "TimeZone": "Asia/Kathmandu",
+    "bytea_output": "escape",
+    "extra_float_digits": "-3",
+    "xmlbinary": "hex",
+    "lc_messages": "C",
+    "quote_all_identifiers": "on",
+    "default_transaction_read_only": "off",
+    "default_transaction_isolation": "serializable",
+    "search_path": "pg_temp, nowhere",
+    "statement_timeout": "20s",
+    "lock_timeout": "5s",
+    "array_nulls": "off",
+    "client_encoding": "LATIN1",
+}
+
+_SENTINEL = "sentinel"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One story; see `story` for the parts."""
+
+    given: tuple[Step, ...]
+    when: tuple[Step, ...]
+    later: tuple[Step, ...]
+    publish: tuple[str, ...] | None
+    changelog: tuple[str, ...]
+    breaks: bool
+
+
+def story(
+    given: Sequence[Step],
+    *,
+    when: Sequence[Step] = (),
+    later: Sequence[Step] = (),
+    publish: Sequence[str] | None = None,
+    changelog: Sequence[str] = (),
+    breaks: bool = False,
+) -> pytest.MarkDecorator:
+    """Tell a story to a test (or to every test of a class).
+
+    Each step is a statement in a transaction of its own, a tuple of steps one transaction. `given` happens before the
+    copy, `when` after it, `later` after the daemon was started anew. ``{schema}`` is the story's schema, which is also
+    the search path. `publish` names what the publication publishes (``items (id, a)``); without it, every table.
+    `changelog` names the tables in that mode.
+    """
+    told = Story(
+        tuple(given),
+        tuple(when),
+        tuple(later),
+        None if publish is None else tuple(publish),
+        tuple(changelog),
+        breaks,
+    )
+    return pytest.mark.story(told)
+
+
+def story_of(item: pytest.Item) -> Story | None:
+    """The story a test asks for."""
+    marker = item.get_closest_marker("story")
+    return marker.args[0] if marker else None
+
+
+class World:
+    """Stories that share a source database, and the pipelines that replicate it."""
+
+    def __init__(
+        self, database: Database, directory: Path, schemas: dict[Story, str], variants: Sequence[str]
+    ) -> None:
+        self.database = database
+        self.schemas = schemas
+        self.runs: list[Run] = []
+        self.role = f"hostile_{database.name}"
+        self._warm = WarmEtl()
+        self.pipelines = {
+            variant: self._pipeline(directory / variant, variant, number)
+            for number, variant in enumerate(variants, start=1)
+        }
+        self._readers: dict[str, duckdb.DuckDBPyConnection] = {}
+        self._disagreements: dict[str, str | None] = {}
+
+    def _pipeline(self, directory: Path, variant: str, number: int) -> PipelineUnderTest:
+        directory.mkdir()
+        modes = [
+            {"name": f"{schema}.{table}", "mode": "changelog"}
+            for told, schema in self.schemas.items()
+            for table in told.changelog
+        ]
+        settings: dict[str, Any] = {"tables": modes}
+        if variant == "live":
+            settings |= {"source": {"user": self.role}, "batch": {"max_fill_ms": 1}}
+        return PipelineUnderTest(self.database, directory, settings, pipeline_id=number, warm=self._warm)
+
+    # --- what happens ---------------------------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """Let all stories happen, and every pipeline replicate them."""
+        sound = "live" in self.pipelines
+        plain = self.pipelines["plain"]
+        plain.sql(
+            f"CREATE TABLE {_SENTINEL} (id int PRIMARY KEY)",
+            f"CREATE PUBLICATION {PUBLICATION} FOR TABLE {_SENTINEL} WITH (publish_via_partition_root = true)",
+        )
+        if sound:
+            self._create_hostile_role()
+        for told, schema in self.schemas.items():
+            plain.sql(f'CREATE SCHEMA "{schema}"')
+            self._perform(schema, told.given)
+            self._publish(schema, told)
+        self._together(lambda pipeline: pipeline.once(check=sound), "plain", "crashed", "live")
+        self._part("when", sound=sound)
+        if any(told.later for told in self.schemas):
+            self._part("later", sound=sound)
+
+    def _part(self, name: str, *, sound: bool) -> None:
+        with self._live(name):
+            for told, schema in self.schemas.items():
+                self._perform(schema, getattr(told, name))
+        self._together(lambda pipeline: self._catch_up(pipeline, sound=sound), "plain", "crashed", "live")
+
+    def _catch_up(self, pipeline: PipelineUnderTest, *, sound: bool) -> Run:
+        if pipeline is self.pipelines.get("crashed"):
+            for failpoint in CRASHES:
+                pipeline.once(failpoints=failpoint, check=False)
+        return pipeline.once(check=sound)
+
+    def _together(self, action: Callable[[PipelineUnderTest], Run], *variants: str) -> None:
+        present = [self.pipelines[variant] for variant in variants if variant in self.pipelines]
+        with ThreadPoolExecutor(len(present)) as pool:
+            runs = list(pool.map(action, present))
+        self.runs.append(runs[0])
+
+    @contextmanager
+    def _live(self, part: str) -> Iterator[None]:
+        """The live pipeline while something happens; it has seen all of it at the end."""
+        if "live" not in self.pipelines:
+            yield
+            return
+        pipeline = self.pipelines["live"]
+        with pipeline.running() as daemon:
+            daemon.wait_for_log("streaming_started")
+            yield
+            pipeline.sql(
+                f'ALTER TABLE {_SENTINEL} ADD COLUMN "{part}" int',
+                f"INSERT INTO {_SENTINEL} (id) SELECT count(*) FROM {_SENTINEL}",
+            )
+            seen = re.compile(rf'"event":"schema_change_applied","table":"public\.{_SENTINEL}"')
+            daemon.wait_until(lambda: seen.search(daemon.log) is not None, "the end of the stories")
+            assert daemon.terminate() == 0, daemon.log[-4000:]
+
+    def _create_hostile_role(self) -> None:
+        self.pipelines["plain"].sql(
+            f"CREATE ROLE {self.role} SUPERUSER LOGIN",
+            *(f"ALTER ROLE {self.role} SET {name} = '{value}'" for name, value in HOSTILE_SETTINGS.items()),
+        )
+
+    def _perform(self, schema: str, steps: Sequence[Step]) -> None:
+        with self._session(schema) as connection:
+            for step in steps:
+                if isinstance(step, str):
+                    self._execute(connection, schema, step)
+                    continue
+                with connection.transaction():
+                    for statement in step:
+                        self._execute(connection, schema, statement)
+
+    @staticmethod
+    def _execute(connection: psycopg.Connection[Row], schema: str, statement: str) -> None:
+        connection.execute(statement.replace("{schema}", schema).encode())
+
+    def _session(self, schema: str) -> psycopg.Connection[Row]:
+        connection = self.database.connect()
+        connection.execute(f'SET search_path = "{schema}", public'.encode())
+        return connection
+
+    def _publish(self, schema: str, told: Story) -> None:
+        with self._session(schema) as connection:
+            tables = told.publish
+            if tables is None:
+                rows = connection.execute(
+                    "SELECT quote_ident(relname) FROM pg_class WHERE relnamespace = quote_ident(%s)::regnamespace"
+                    " AND relkind IN ('r', 'p') AND relpersistence = 'p' AND NOT relispartition",
+                    (schema,),
+                ).fetchall()
+                tables = tuple(row[0] for row in rows)
+            for table in tables:
+                connection.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE ONLY {table}".encode())
+
+    # --- what became of it ----------------------------------------------------------------------------------------
+
+    def read(self, query: str, parameters: Sequence[object] = (), variant: str = "plain") -> list[Row]:
+        """Rows of a query at the destination of one pipeline."""
+        reader = self._readers.get(variant)
+        if reader is None:
+            reader = duckdb.connect(str(self.pipelines[variant].warehouse), read_only=True)
+            reader.execute("SET TimeZone = 'UTC'")
+            self._readers[variant] = reader
+        table = reader.execute(query, parameters).to_arrow_table()
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def disagreement(self, schema: str) -> str | None:
+        """The pipeline that left other tables, columns or rows than ``plain`` did, and which; None when all agree."""
+        if schema not in self._disagreements:
+            plain = self._picture(schema, "plain")
+            different = {
+                variant: [name for name in {**plain, **picture} if plain.get(name) != picture.get(name)]
+                for variant in self.pipelines
+                if (picture := self._picture(schema, variant)) != plain
+            }
+            self._disagreements[schema] = str(different) if different else None
+        return self._disagreements[schema]
+
+    def _picture(self, schema: str, variant: str) -> dict[str, tuple[list[Row], Counter[Row]]]:
+        """Table → its columns (name, type, default, tag) and its rows as text, as one pipeline left them."""
+        columns = self.read(
+            "SELECT table_name, column_name, data_type, column_default, comment FROM duckdb_columns()"
+            " WHERE schema_name = ? ORDER BY table_name, column_index",
+            [schema],
+            variant,
+        )
+        return {
+            table: (
+                [column[1:] for column in columns if column[0] == table],
+                Counter(
+                    self.read(
+                        f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {_quoted(schema, table)}", (), variant
+                    )
+                ),
+            )
+            for table in {column[0] for column in columns}
+        }
+
+    def close(self) -> None:
+        """Let go of the destinations, the warm process, and the role, which belongs to the server."""
+        self._warm.close()
+        for reader in self._readers.values():
+            reader.close()
+        with self.database.server.connect() as connection:
+            connection.execute(f"DROP ROLE IF EXISTS {self.role}".encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one story."""
+
+    world: World
+    story: Story
+    schema: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", self.world.schemas[self.story])
+
+    def tables(self) -> list[str]:
+        """The destination's tables of this story."""
+        return [
+            row[0]
+            for row in self.world.read(
+                "SELECT table_name FROM duckdb_tables() WHERE schema_name = ? ORDER BY 1", [self.schema]
+            )
+        ]
+
+    def columns(self, table: str) -> list[tuple[str, str, str | None]]:
+        """(name, type, default) of a destination table's columns in order, our own left out."""
+        return [
+            (row[0], row[1], row[2])
+            for row in self.world.read(
+                "SELECT column_name, data_type, column_default FROM duckdb_columns() WHERE schema_name = ?"
+                " AND table_name = ? AND NOT starts_with(column_name, '_etl_') ORDER BY column_index",
+                [self.schema, table],
+            )
+        ]
+
+    def names(self, table: str) -> list[str]:
+        """The destination table's column names."""
+        return [name for name, _, _ in self.columns(table)]
+
+    def types(self, table: str) -> dict[str, str]:
+        """The destination table's types by column."""
+        return {name: kind for name, kind, _ in self.columns(table)}
+
+    def defaults(self, table: str) -> dict[str, str]:
+        """The destination table's defaults by column, columns without one left out."""
+        return {name: default for name, _, default in self.columns(table) if default is not None}
+
+    def attnums(self, table: str) -> dict[str, int]:
+        """Which attnum of the source the destination's columns say they are."""
+        rows = self.world.read(
+            "SELECT column_name, comment FROM duckdb_columns() WHERE schema_name = ? AND table_name = ?"
+            " AND comment IS NOT NULL ORDER BY column_index",
+            [self.schema, table],
+        )
+        return {name: int(comment.rpartition(".")[2]) for name, comment in rows}
+
+    def rows(self, table: str, columns: str = "*") -> list[Row]:
+        """The destination table's rows, sorted by their first columns."""
+        rows = self.world.read(f"SELECT {columns} FROM {_quoted(self.schema, table)}")
+        return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+
+    def source(self, query: str) -> list[Row]:
+        """Rows of a query at the source, under the story's search path."""
+        with self.world.database.connect() as connection:
+            connection.execute(f'SET search_path = "{self.schema}", public'.encode())
+            return connection.execute(query.replace("{schema}", self.schema).encode()).fetchall()
+
+    def assert_same(self, table: str) -> None:
+        """Source and destination have the same columns and rows now."""
+        self.world.pipelines["plain"].assert_equal(f"{self.schema}.{table}")
+
+    # --- what the daemon said and stored --------------------------------------------------------------------------
+
+    def logged(self, event: str, table: str) -> list[dict[str, Any]]:
+        """The log lines of one event about a table, over all runs of the plain pipeline."""
+        name = f"{self.schema}.{table}"
+        return [line for run in self.world.runs for line in run.logged(event) if line.get("table") == name]
+
+    def changes(self, table: str) -> int:
+        """How many Relations changed the destination's schema of this table."""
+        return sum(line["changes"] for line in self.logged("schema_change_applied", table))
+
+    def skipped(self, table: str) -> set[tuple[str, str]]:
+        """(column, change) of the warnings about changes that were detected and not applied."""
+        return {(line["column"], line["change"]) for line in self.logged("schema_change_skipped", table)}
+
+    def messages(self, table: str) -> int:
+        """How many schema-change messages about this table were believed and stored."""
+        return sum(line["outcome"] == "stored" for line in self.logged("schema_message_received", table))
+
+    def versions(self, table: str) -> list[list[str]]:
+        """The column names of every schema version that is still stored, oldest first."""
+        rows = self.source(
+            "SELECT array_agg(c.column_name::text ORDER BY c.ordinal_position)"
+            "  FROM etl.table_schemas s JOIN etl.table_columns c ON c.table_schema_id = s.id"
+            f' WHERE s.pipeline_id = 1 AND s.table_id = to_regclass(\'"{{schema}}"."{table}"\')::oid'
+            " GROUP BY s.id, s.snapshot_commit_lsn, s.snapshot_message_lsn"
+            " ORDER BY s.snapshot_commit_lsn, s.snapshot_message_lsn"
+        )
+        return [row[0] for row in rows]
+
+    def error(self, table: str) -> str | None:
+        """Why the table failed, as the log says it last."""
+        lines = self.logged("table_failed", table)
+        return f"{lines[-1]['error']} | {lines[-1]['hint']}" if lines else None
+
+
+def _quoted(schema: str, table: str) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in (schema, table))
+
+
+# --- what the conftest files of the directories that tell stories import ----------------------------------------------
+
+#: The directory of the tests and `Story.breaks` → their world, or why there is none.
+_WORLDS = pytest.StashKey[dict[tuple[Path, bool], World | Exception]]()
+
+#: The first test of a world waits for all of its stories.
+_TIMEOUT_S = 900
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that wait for stories the time, and keep them on one worker."""
+    for item in items:
+        if story_of(item) is not None:
+            item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+            item.add_marker(pytest.mark.xdist_group(f"stories of {item.path.parent.name}"))
+
+
+@pytest.fixture
+def outcome(
+    request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Outcome:
+    """What became of this test's story, the same in every pipeline."""
+    told = story_of(request.node)
+    assert told is not None, "the test tells no story"
+    key = (request.path.parent, told.breaks)
+    worlds = request.config.stash.setdefault(_WORLDS, {})
+    if key not in worlds:
+        try:
+            worlds[key] = _world(request, postgres, tmp_path_factory, key)
+        except Exception as error:
+            worlds[key] = error
+            raise
+    world = worlds[key]
+    if not isinstance(world, World):
+        raise AssertionError(f"the stories could not be told, see the first test's error: {world!r:.200}")
+    result = Outcome(world, told)
+    disagreement = world.disagreement(result.schema)
+    assert disagreement is None, f"the pipelines differ from plain: {disagreement}"
+    return result
+
+
+def _world(
+    request: pytest.FixtureRequest,
+    postgres: PostgresServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    key: tuple[Path, bool],
+) -> World:
+    directory, breaks = key
+    schemas: dict[Story, str] = {}
+    for item in request.session.items:
+        told = story_of(item)
+        if told is not None and (item.path.parent, told.breaks) == key and told not in schemas:
+            title = re.sub(r"\W+", "_", item.name.removeprefix("test_"))
+            schemas[told] = f"s{len(schemas):03}_{title}"[:56]
+    database = Database(postgres, f"etl_{secrets.token_hex(6)}")
+    postgres.create_database(database.name)
+    variants = ["plain", "crashed"] if breaks else ["plain", "crashed", "live"]
+    world = World(database, tmp_path_factory.mktemp(directory.name), schemas, variants)
+
+    def leave() -> None:
+        postgres.drop_database(database.name)
+        world.close()
+
+    request.session.addfinalizer(leave)
+    world.tell()
+    return world
