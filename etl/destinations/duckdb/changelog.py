@@ -30,12 +30,15 @@ METADATA_COLUMNS: Final = {
 }
 
 _OPERATIONS: Final = {OP_INSERT: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
+_NAMES: Final = pa.array(_OPERATIONS.values(), pa.string())
+_PLACE_OF: Final = np.zeros(256, np.int8)
+_PLACE_OF[list(_OPERATIONS)] = range(len(_OPERATIONS))
 
 
 def append_run(session: Session, shape: TableShape, run: JoinedRun) -> None:
     """Append the changes of a run in order. Raises `DestinationTableError`."""
     metadata = [
-        pa.array(np.array([_OPERATIONS.get(code, "") for code in range(256)], object)[run.ops], pa.string()),
+        _NAMES.take(pa.array(_PLACE_OF[run.ops])),
         pa.array(run.commit_lsn, pa.uint64()),
         pa.array(run.ordinal, pa.uint32()),
         pa.array(run.commit_timestamp, pa.timestamp("us", tz="UTC")),

@@ -156,7 +156,7 @@ class DuckDBDestination(Destination):
                 if count:
                     unmatched[write.table.oid] = count
                 failpoint("dest.mid_write")
-                self._open.housekeeping.set_watermark(write.table.oid, write.watermark)
+            self._open.housekeeping.set_watermarks({write.table.oid: write.watermark for write in writes})
             failpoint("dest.before_commit")
         failpoint("dest.after_commit")
         return unmatched
@@ -169,7 +169,7 @@ class DuckDBDestination(Destination):
     def set_watermark(self, table: DestinationTable, watermark: Position) -> None:
         """Set the watermark, in the surrounding transaction or one of its own."""
         with self.transaction():
-            self._open.housekeeping.set_watermark(table.oid, watermark)
+            self._open.housekeeping.set_watermarks({table.oid: watermark})
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

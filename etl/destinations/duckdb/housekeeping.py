@@ -11,7 +11,7 @@ It is part of every transaction that writes rows or schemas, so it is never ahea
 # ruff: noqa: S608 -- the names are constants and go through `quote`; values are parameters
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -77,9 +77,10 @@ class Housekeeping:
 
     def fence(self) -> None:
         """Make this transaction conflict with any other owner's. Raises `DestinationFencedError`."""
+        # numbers stand in the text: this runs in every transaction, and preparing costs as much as executing
         mine = self._session.run(
-            f"UPDATE {self._pipeline} SET epoch = epoch WHERE pipeline_id = ? AND epoch = ?",
-            (self._pipeline_id, self._epoch),
+            f"UPDATE {self._pipeline} SET epoch = epoch"
+            f" WHERE pipeline_id = {self._pipeline_id:d} AND epoch = {self._epoch:d}"
         )
         if mine != 1:
             self._refuse_newer(self._stored_epoch() or 0, always=True)
@@ -92,19 +93,24 @@ class Housekeeping:
         )
         return {oid: Position(Lsn(commit_lsn), ordinal) for oid, commit_lsn, ordinal in rows}
 
-    def set_watermark(self, oid: int, position: Position) -> None:
-        """Store the watermark of a table."""
-        values = (int(position.commit_lsn), position.ordinal, self._epoch, self._pipeline_id, oid)
-        changed = self._session.run(
-            f"UPDATE {self._progress} SET commit_lsn = ?, ordinal = ?, epoch = ?"
-            " WHERE pipeline_id = ? AND table_oid = ?",
-            values,
+    def set_watermarks(self, positions: Mapping[int, Position]) -> None:
+        """Store the watermarks of tables, by oid."""
+        if not positions:
+            return
+        values = ", ".join(
+            f"({oid:d}, {position.commit_lsn:d}::UBIGINT, {position.ordinal:d})"
+            for oid, position in positions.items()
         )
-        if not changed:
+        changed = self._session.run(
+            f"UPDATE {self._progress} SET commit_lsn = v.commit_lsn, ordinal = v.ordinal, epoch = {self._epoch:d}"
+            f" FROM (VALUES {values}) AS v(oid, commit_lsn, ordinal)"
+            f" WHERE pipeline_id = {self._pipeline_id:d} AND table_oid = v.oid"
+        )
+        if changed != len(positions):
             self._session.run(
-                f"INSERT INTO {self._progress} (commit_lsn, ordinal, epoch, pipeline_id, table_oid)"
-                " VALUES (?, ?, ?, ?, ?)",
-                values,
+                f"INSERT INTO {self._progress} BY NAME SELECT {self._pipeline_id:d} AS pipeline_id, oid AS table_oid,"
+                f" commit_lsn, ordinal, {self._epoch:d} AS epoch FROM (VALUES {values}) AS v(oid, commit_lsn, ordinal)"
+                f" WHERE oid NOT IN (SELECT table_oid FROM {self._progress} WHERE pipeline_id = {self._pipeline_id:d})"
             )
 
     def other_owner(self, table: DestinationTable) -> str | None:

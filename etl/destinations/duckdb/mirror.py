@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from etl.destinations.duckdb.dialect import quote
@@ -70,7 +71,7 @@ def _keep_existing(
 ) -> None:
     """Set aside the values that the stream did not send, before their rows are deleted."""
     wanted = [shape.column(column) for column in schema.columns if column.name in partial.missing]
-    roots = partial.roots.append_column("root", pa.array(range(partial.roots.num_rows), pa.int64()))
+    roots = partial.roots.append_column("root", pa.array(np.arange(partial.roots.num_rows)))
     with staged(session, shape, schema.key_columns, roots) as keys:
         same = " AND ".join(
             f"t.{name} = {value}" for name, value in zip(keys.names, keys.values, strict=True)

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from etl.destinations.duckdb.config import DuckDBSettings
-from etl.destinations.duckdb.dialect import quote
+from etl.destinations.duckdb.dialect import literal, quote
 from etl.errors import (
     DestinationError,
     DestinationFullError,
@@ -68,11 +68,12 @@ class Session:
                 hint="choose another path",
             ) from error
         try:
-            self._connection = duckdb.connect(str(settings.path), config=dict(settings.connection_config()))
+            self._connection = duckdb.connect(str(settings.path))
         except duckdb.Error as error:
             raise _translated(error, settings.path) from None
         self._in_transaction = False
-        self.run("SET TimeZone = 'UTC'")
+        for name, value in settings.session_settings().items():
+            self.run(f"SET {name} = {literal(str(value))}")
         #: The database's own name, for names in three parts: in two parts, a schema of that name is ambiguous.
         self.catalog = str(self.rows("SELECT current_database()")[0][0])
 
