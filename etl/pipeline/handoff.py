@@ -15,7 +15,7 @@ from etl.pgoutput.frames import Chunk
 
 #: Chunks that wait are joined up to this size: the cost of decoding one is mostly per chunk, not per row, so the
 #: further the apply worker is behind, the cheaper each row becomes.
-_JOIN_BYTES = 8 << 20
+_JOIN_BYTES = 1 << 20
 
 
 class HandOff:

@@ -18,7 +18,7 @@ from etl.pipeline.handoff import HandOff
 from etl.source.replication import ReplicationStream, StreamLsns
 from etl.telemetry.metrics import Metrics
 
-_READ_BYTES = 4 << 20
+_READ_BYTES = 1 << 20
 _TICK_S = 0.1
 
 
