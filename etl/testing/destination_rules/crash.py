@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from etl.destinations.base import SchemaStatus
-from etl.schema.table import ColumnSchema
+from etl.schema.table import ColumnSchema, ReplicatedTableSchema
 from etl.telemetry import failpoints
-from etl.testing.builders import INT8, Insert, Update, altered, column
+from etl.testing.builders import INT8, Insert, PlainRow, Update, altered, column
 from etl.testing.destination_kit import ITEMS, ORDERS, DestinationKit, Scenario, World
 
 _ID = column("id", 1, INT8)
@@ -81,7 +81,7 @@ class CrashRules:
                 failpoints.configure("")
                 world.restart()
                 world.write(scenario.events)
-                _arrived(world, scenario)
+                arrived(world, scenario)
             else:
                 break
 
@@ -99,7 +99,7 @@ class CrashRules:
         world.destination.close()
         world.start()
         world.write(scenario.events)
-        _arrived(world, scenario)
+        arrived(world, scenario)
 
     def test_the_rows_of_one_write_are_all_there_or_none(self, kit: DestinationKit) -> None:
         world, scenario = _prepared(kit, "add")
@@ -109,7 +109,7 @@ class CrashRules:
         if whole:
             assert sum(world.rows(ITEMS).values()) == 0
         world.write(scenario.events)
-        _arrived(world, scenario)
+        arrived(world, scenario)
 
 
 def _crash_and_recover(kit: DestinationKit, change: str, point: str) -> int:
@@ -122,7 +122,7 @@ def _crash_and_recover(kit: DestinationKit, change: str, point: str) -> int:
         crashes += 1
         world.restart()
         world.write(scenario.events)
-        _arrived(world, scenario)
+        arrived(world, scenario)
         world.destination.close()
     return crashes
 
@@ -131,13 +131,16 @@ def _every_pass(point: str) -> Iterator[str]:
     return (f"{point}:{nth}=error" for nth in range(1, 100))
 
 
-def _prepared(kit: DestinationKit, change: str) -> tuple[World, Scenario]:
-    world, scenario = World(kit), Scenario()
-    before = altered(ORDERS, *_BEFORE)
-    after = altered(ORDERS, *PLANS[change], at=2)
-    rows = [{"id": number, "a": "a", "b": "b", "c": "c", "n": number} for number in range(3)]
-    for schema, copied in ((before, rows), (ITEMS, [])):
-        world.copy(schema, copied)
+def crash_scenario(change: str) -> tuple[dict[str, tuple[ReplicatedTableSchema, list[PlainRow]]], Scenario]:
+    """Two tables as copied (by name: schema and rows), and events with one schema change in their middle."""
+    before, after = altered(ORDERS, *_BEFORE), altered(ORDERS, *PLANS[change], at=2)
+    rows: list[PlainRow] = [{"id": number, "a": "a", "b": "b", "c": "c", "n": number} for number in range(3)]
+    copies: dict[str, tuple[ReplicatedTableSchema, list[PlainRow]]] = {
+        "orders": (before, rows),
+        "items": (ITEMS, []),
+    }
+    scenario = Scenario()
+    for schema, copied in copies.values():
         scenario.start(schema, copied)
     second = after.columns[1].name
     scenario.rows(ITEMS, Insert({"id": 1, "amount": 1}))
@@ -146,6 +149,24 @@ def _prepared(kit: DestinationKit, change: str) -> tuple[World, Scenario]:
     scenario.rows(after, Insert({"id": 9, second: "new"}), Update({"id": 1, second: "upd"}))
     scenario.rows(ITEMS, Update({"id": 1, "amount": 2}))
     scenario.commit()
+    return copies, scenario
+
+
+def arrived(world: World, scenario: Scenario) -> None:
+    """Everything is as if nothing had happened, and writing it once more changes nothing."""
+    target = scenario.models[ORDERS.oid].schema
+    assert world.columns(target) == {(c.name, c.attnum) for c in target.columns}
+    assert world.rows(target) == scenario.expected(target)
+    assert world.rows(ITEMS) == scenario.expected(ITEMS)
+    assert world.journal.recorded[ORDERS.oid].status is SchemaStatus.APPLIED
+    assert not world.write(scenario.events).rows
+
+
+def _prepared(kit: DestinationKit, change: str) -> tuple[World, Scenario]:
+    world = World(kit)
+    copies, scenario = crash_scenario(change)
+    for schema, rows in copies.values():
+        world.copy(schema, rows)
     return world, scenario
 
 
@@ -161,7 +182,77 @@ def _crashes(world: World, scenario: Scenario, arm: str) -> bool:
     return False
 
 
-def _arrived(world: World, scenario: Scenario) -> None:
+def _crash_and_recover(kit: DestinationKit, change: str, point: str) -> int:
+    """Crash at every single pass of `point`, each time from the beginning; returns how many there were."""
+    crashes = 0
+    for arm in _every_pass(point):
+        world, scenario = _prepared(kit.fresh(), change)
+        if not _crashes(world, scenario, arm):
+            break
+        crashes += 1
+        world.restart()
+        world.write(scenario.events)
+        arrived(world, scenario)
+        world.destination.close()
+    return crashes
+
+
+def _every_pass(point: str) -> Iterator[str]:
+    return (f"{point}:{nth}=error" for nth in range(1, 100))
+
+
+def crash_scenario(change: str) -> tuple[dict[str, tuple[ReplicatedTableSchema, list[PlainRow]]], Scenario]:
+    """Two tables as copied (by name: schema and rows), and events with one schema change in their middle."""
+    before, after = altered(ORDERS, *_BEFORE), altered(ORDERS, *PLANS[change], at=2)
+    rows: list[PlainRow] = [{"id": number, "a": "a", "b": "b", "c": "c", "n": number} for number in range(3)]
+    copies: dict[str, tuple[ReplicatedTableSchema, list[PlainRow]]] = {
+        "orders": (before, rows),
+        "items": (ITEMS, []),
+    }
+    scenario = Scenario()
+    for schema, copied in copies.values():
+        scenario.start(schema, copied)
+    second = after.columns[1].name
+    scenario.rows(ITEMS, Insert({"id": 1, "amount": 1}))
+    scenario.rows(before, Insert({"id": 8, "a": "aa", "b": "bb", "c": "cc"}), Update({"id": 0, "a": "z"}))
+    scenario.relation(after)
+    scenario.rows(after, Insert({"id": 9, second: "new"}), Update({"id": 1, second: "upd"}))
+    scenario.rows(ITEMS, Update({"id": 1, "amount": 2}))
+    scenario.commit()
+    return copies, scenario
+
+
+def arrived(world: World, scenario: Scenario) -> None:
+    """Everything is as if nothing had happened, and writing it once more changes nothing."""
+    target = scenario.models[ORDERS.oid].schema
+    assert world.columns(target) == {(c.name, c.attnum) for c in target.columns}
+    assert world.rows(target) == scenario.expected(target)
+    assert world.rows(ITEMS) == scenario.expected(ITEMS)
+    assert world.journal.recorded[ORDERS.oid].status is SchemaStatus.APPLIED
+    assert not world.write(scenario.events).rows
+
+
+def _prepared(kit: DestinationKit, change: str) -> tuple[World, Scenario]:
+    world = World(kit)
+    copies, scenario = crash_scenario(change)
+    for schema, rows in copies.values():
+        world.copy(schema, rows)
+    return world, scenario
+
+
+def _crashes(world: World, scenario: Scenario, arm: str) -> bool:
+    """Write until the failpoint strikes; False when it never did."""
+    failpoints.configure(arm)
+    try:
+        world.write(scenario.events)
+    except failpoints.FailpointError:
+        return True
+    finally:
+        failpoints.configure("")
+    return False
+
+
+def arrived(world: World, scenario: Scenario) -> None:
     target = scenario.models[ORDERS.oid].schema
     assert world.columns(target) == {(c.name, c.attnum) for c in target.columns}
     assert world.rows(target) == scenario.expected(target)
