@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from etl.destinations.base import (
     CopyBatch,
@@ -81,6 +83,23 @@ class MemoryJournal(SchemaJournal):
     def put(self, metadata: DestinationMetadata) -> None:
         """See `SchemaJournal.put`."""
         self.recorded[metadata.table.oid] = metadata
+
+
+class FileJournal(MemoryJournal):
+    """A journal that outlives the process too."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        if path.exists():
+            self.recorded = pickle.loads(path.read_bytes())  # noqa: S301 -- written by ourselves
+
+    def put(self, metadata: DestinationMetadata) -> None:
+        """See `SchemaJournal.put`."""
+        super().put(metadata)
+        partial = self._path.with_suffix(".partial")
+        partial.write_bytes(pickle.dumps(self.recorded))
+        partial.rename(self._path)
 
 
 def multiset(rows: Iterable[PlainRow]) -> Multiset:

@@ -170,7 +170,7 @@ def _value_error(error: duckdb.Error, table: str | None) -> DestinationError:
 
 
 def _io_error(text: str, path: Path) -> DestinationError:
-    if "lock" in text:
+    if "Could not set lock" in text:
         return DestinationUnavailableError(
             f"{path} is in use: {text}", hint="a DuckDB file has one process; close the other one"
         )
