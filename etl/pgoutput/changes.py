@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from etl.errors import ValueConversionError
 from etl.events import RowChanges, Unrepresentable
@@ -91,8 +90,9 @@ def _fill_from_old(
     has_old = missing & (raw.old_index >= 0)
     if not has_old.any() or not (in_key or _is_full(raw)):
         return array, missing
-    values = old[j].take(pa.array(raw.old_index[has_old]))
-    return pc.replace_with_mask(array, pa.array(has_old), values), missing & ~has_old
+    # by take, because Arrow's replace_with_mask knows no lists
+    place = np.where(has_old, len(array) + raw.old_index, np.arange(len(array)))
+    return pa.concat_arrays([array, old[j]]).take(pa.array(place)), missing & ~has_old
 
 
 def _is_full(raw: RawRows) -> bool:
