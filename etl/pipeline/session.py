@@ -24,7 +24,7 @@ from etl.schema.drift import Ambiguous, explain_drift
 from etl.schema.relation import RelationShape
 from etl.schema.table import TableSchema
 from etl.source.catalog import catalog_columns
-from etl.source.connection import connect_query, connect_replication
+from etl.source.connection import connect_query, connect_replication, translated
 from etl.source.install import load_signing_keys
 from etl.source.publication import published_tables
 from etl.source.replication import ReplicationStream
@@ -148,7 +148,11 @@ class Session:
         )
 
     def _report_interval_s(self) -> float:
-        with connect_query(self._context.parameters, f"apply:{self._context.pipeline_id}") as connection:
+        parameters = self._context.parameters
+        with (
+            connect_query(parameters, f"apply:{self._context.pipeline_id}") as connection,
+            translated(parameters),
+        ):
             row = connection.execute(
                 "SELECT setting::bigint FROM pg_settings WHERE name = 'wal_sender_timeout'"
             ).fetchone()

@@ -63,7 +63,8 @@ def connect_query(parameters: Mapping[str, str], role: str) -> Connection:
 def connect_copy(parameters: Mapping[str, str], role: str) -> Connection:
     """A connection for reading tables: no statement timeout, row security refused instead of applied."""
     connection = _connect(parameters, role, "copy")
-    connection.execute("SET row_security = off")
+    with translated(parameters):
+        connection.execute("SET row_security = off")
     return connection
 
 
@@ -191,7 +192,7 @@ def translate(error: psycopg.Error, parameters: Mapping[str, str]) -> EtlError:
     if error.sqlstate and error.sqlstate in _BY_SQLSTATE:
         kind, hint = _BY_SQLSTATE[error.sqlstate]
         return kind(f"{where}: {text}", hint=hint)
-    if isinstance(error, psycopg.OperationalError) or (error.sqlstate or "").startswith(("08", "57P")):
+    if is_transient(error):
         if error.sqlstate is None:
             for phrase, kind, hint in _AT_CONNECT:
                 if phrase in text:
@@ -200,6 +201,18 @@ def translate(error: psycopg.Error, parameters: Mapping[str, str]) -> EtlError:
             f"{where}: {text}", hint="is the server running and reachable? etl keeps retrying"
         )
     return _slot_error(text, where) or SourceError(f"{where}: {text}", hint="see the server log for details")
+
+
+def is_transient(error: psycopg.Error) -> bool:
+    """True when waiting helps: the connection broke, or the server cannot serve it now.
+
+    libpq's own errors carry no SQLSTATE; where the driver made one of a result, it is of the base class.
+    """
+    if isinstance(error, psycopg.OperationalError):
+        return True
+    return (error.sqlstate is None and type(error) is psycopg.DatabaseError) or (
+        error.sqlstate or ""
+    ).startswith(("08", "57P"))
 
 
 def _slot_error(text: str, where: str) -> EtlError | None:

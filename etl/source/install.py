@@ -17,8 +17,8 @@ import psycopg
 from psycopg import sql
 
 from etl.config.sql_files import SqlFile, sql_files
-from etl.errors import DdlTriggerError, SourceError, SourcePrivilegeError
-from etl.source.connection import Connection
+from etl.errors import DdlTriggerError, SourceError, SourcePrivilegeError, SourceUnavailableError
+from etl.source.connection import Connection, is_transient
 
 #: The event triggers, in the order in which one statement fires them.
 TRIGGERS = ("supabase_etl_ddl_drop_trigger", "supabase_etl_ddl_message_trigger")
@@ -226,8 +226,14 @@ def _explained(connection: Connection) -> Iterator[None]:
             hint="install the event triggers on the primary; a standby has them from there",
         ) from error
     except psycopg.Error as error:
+        text = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
+        if is_transient(error):
+            raise SourceUnavailableError(
+                f"database {database}: {text}",
+                hint="is the server running and reachable? etl keeps retrying",
+            ) from error
         raise SourceError(
-            f"database {database}: {error.diag.message_primary or type(error).__name__}",
+            f"database {database}: {text}",
             hint="see the server log for details",
         ) from error
 

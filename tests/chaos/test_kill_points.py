@@ -10,6 +10,7 @@ import pytest
 from etl.telemetry.failpoints import FAILPOINTS
 from etl.testing.harness import PipelineUnderTest
 from etl.testing.workload import Workload
+from tests.chaos.steps import begin, write
 
 pytestmark = pytest.mark.chaos
 
@@ -31,40 +32,27 @@ PASSES = {
 }
 
 
-def begin(pipeline: PipelineUnderTest, seed: int) -> Workload:
-    """The tables of a workload, published."""
-    workload = Workload(seed)
-    with pipeline.database.connect() as connection:
-        workload.create(connection)
-    pipeline.publish(*workload.tables)
-    return workload
-
-
-def write(pipeline: PipelineUnderTest, workload: Workload, transactions: int) -> None:
-    with pipeline.database.connect() as connection:
-        workload.run(connection, transactions)
-        workload.finish(connection)
-
-
 @pytest.mark.parametrize("point", sorted(FAILPOINTS))
 def test_a_kill_at_any_point_is_mended_by_the_next_start(pipeline: PipelineUnderTest, point: str):
-    workload = begin(pipeline, seed=zlib.crc32(point.encode()))
+    workload = Workload(zlib.crc32(point.encode()))
+    tables = begin(pipeline, workload)
     if not point.startswith(("start.", "copy.")):
         pipeline.once()
     for nth in PASSES.get(point, FIRST_FIRST_THIRD):
-        write(pipeline, workload, 8)
+        write(pipeline, workload, 5)
         run = pipeline.once(failpoints=f"{point}{nth}=kill", check=False)
         assert run.code == KILLED, run.log
     pipeline.once()
 
-    pipeline.assert_settled(*workload.tables)
+    pipeline.assert_settled(*tables)
 
 
 @pytest.mark.parametrize("point", sorted(p for p in FAILPOINTS if p.startswith("stream.")))
 def test_a_kill_in_the_middle_of_a_running_stream_is_mended_by_the_next_start(
     pipeline: PipelineUnderTest, point: str
 ):
-    workload = begin(pipeline, seed=zlib.crc32(point.encode()))
+    workload = Workload(zlib.crc32(point.encode()))
+    tables = begin(pipeline, workload)
     with pipeline.running(failpoints=f"{point}:4=kill") as daemon:
         daemon.wait_for_log("streaming_started")
         while daemon.process.poll() is None:
@@ -72,4 +60,4 @@ def test_a_kill_in_the_middle_of_a_running_stream_is_mended_by_the_next_start(
     assert daemon.process.returncode == KILLED
     pipeline.once()
 
-    pipeline.assert_settled(*workload.tables)
+    pipeline.assert_settled(*tables)
