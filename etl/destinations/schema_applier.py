@@ -104,7 +104,7 @@ class SchemaApplier:
         if actual is None:
             raise DestinationTableError(
                 "the destination table is gone, and its rows with it",
-                hint="it is never created empty in silence: copy the table again with `etl resync`",
+                hint="copy the table again; it is never created empty in silence",
                 table=applying.table.name,
             )
         destination = self._destination

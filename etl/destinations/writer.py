@@ -248,7 +248,7 @@ class EventWriter:
             return recorded
         raise DestinationTableError(
             f"the table with oid {oid} gets changes but was never copied",
-            hint="copy it with `etl resync`",
+            hint="copy it first",
             table=recorded.table.name if recorded else None,
         )
 

@@ -67,7 +67,7 @@ class Catalog:
             if actual is None:
                 raise DestinationTableError(
                     "the destination table is gone, and its rows with it",
-                    hint="copy the table again with `etl resync`",
+                    hint="copy the table again",
                     table=table.name,
                 )
             known = self._shapes[table.oid] = TableShape(table, self.sql_name(table), actual.columns)
@@ -118,7 +118,7 @@ class Catalog:
             key = ", ".join(repr(column.name) for column in schema.key_columns)
             raise DestinationTableError(
                 f"rows from before the key changed have no value for it here: {key}",
-                hint="copy the table again with `etl resync`",
+                hint="copy the table again",
                 table=table.name,
             )
 

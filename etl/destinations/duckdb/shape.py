@@ -45,7 +45,7 @@ class TableShape:
         if found is None:
             raise DestinationTableError(
                 f"column {source.name!r} is not in the destination table",
-                hint="something else changed the table; copy it again with `etl resync`",
+                hint="something else changed the table; copy it again",
                 table=self.table.name,
             )
         return found
@@ -147,7 +147,7 @@ def _refuse_lossy(
     if lost:
         raise DestinationTableError(
             f"column {column.name!r} is {target} here and cannot take {lost} of the values, which come as {carried}",
-            hint="the source column's type has changed; copy the table again with `etl resync` to take the new type",
+            hint="the source column's type has changed; copy the table again to take the new type",
             table=shape.table.name,
         )
 
