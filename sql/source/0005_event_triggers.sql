@@ -134,69 +134,74 @@ LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dropped_tables json[];
-    maimed oid[];
-    changes json[];
+    lost oid[];
 BEGIN
-    SELECT coalesce(array_agg(json_build_object(
-               'oid', d.objid, 'schema', d.schema_name, 'name', d.object_name,
-               'commands', json_build_array(etl.describe_drop(d))) ORDER BY d.objid), '{}')
-      INTO dropped_tables
-      FROM pg_event_trigger_dropped_objects() d
-     WHERE d.classid = 'pg_class'::regclass AND d.object_type = 'table' AND d.objsubid = 0 AND NOT d.is_temporary
-       AND etl.was_published(d.schema_name, d.object_name);
-
-    SELECT coalesce(array_agg(DISTINCT lost.relid), '{}') INTO maimed
-      FROM pg_event_trigger_dropped_objects() d
-     CROSS JOIN LATERAL (
-           SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE n.nspname = d.address_names[1] AND c.relname = d.address_names[2]
-     ) lost (relid)
-     WHERE CASE d.object_type
-           -- the other trigger sees by itself that a column is gone
-           WHEN 'table column' THEN NOT other_trigger_fires
-           WHEN 'default value' THEN true
-           -- a key has an index of its name; without the other trigger only foreign keys and checks are seen here
-           WHEN 'table constraint' THEN other_trigger_fires AND EXISTS (
-                SELECT FROM pg_event_trigger_dropped_objects() i
-                 WHERE i.object_type = 'index' AND i.address_names = ARRAY[d.address_names[1], d.address_names[3]])
-           ELSE false END;
     IF other_trigger_fires THEN
-        INSERT INTO etl.ddl_scratch (xid, table_oid) SELECT pg_current_xact_id(), m FROM unnest(maimed) m;
-        RETURN dropped_tables;
+        -- The other trigger sees by itself that a column is gone, and not that a default or a key is. A key has an
+        -- index of its name; other constraints change nothing.
+        WITH dropped AS MATERIALIZED (SELECT * FROM pg_event_trigger_dropped_objects())
+        INSERT INTO etl.ddl_scratch (xid, table_oid)
+        SELECT DISTINCT pg_current_xact_id(), c.oid
+          FROM dropped d
+          JOIN pg_namespace n ON n.nspname = d.address_names[1]
+          JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = d.address_names[2]
+         WHERE d.object_type = 'default value'
+            OR d.object_type = 'table constraint' AND ARRAY[d.address_names[1], d.address_names[3]] IN (
+               SELECT i.address_names FROM dropped i WHERE i.object_type = 'index');
+        RETURN etl.dropped_tables();
     END IF;
 
-    SELECT array_agg(json_build_object('oid', t.oid, 'commands', (
-               SELECT coalesce(json_agg(etl.describe_drop(d) ORDER BY d.classid, d.objid, d.objsubid), '[]')
-                 FROM pg_event_trigger_dropped_objects() d
-                 JOIN pg_class c ON c.oid = t.oid AND c.relname = d.address_names[2]
-                 JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = d.address_names[1]
-                WHERE d.object_type IN ('table column', 'default value')
-           )) ORDER BY t.oid) INTO changes
-      FROM unnest(etl.published_tables(maimed)) t (oid);
-    RETURN dropped_tables || coalesce(changes, '{}');
+    lost := etl.published_tables(ARRAY(
+        SELECT c.oid
+          FROM pg_event_trigger_dropped_objects() d
+          JOIN pg_namespace n ON n.nspname = d.address_names[1]
+          JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = d.address_names[2]
+         WHERE d.object_type IN ('table column', 'default value')));
+    RETURN etl.dropped_tables() || ARRAY(
+        SELECT json_build_object('oid', c.oid, 'commands',
+                                 json_agg(etl.describe_drop(d) ORDER BY d.classid, d.objid, d.objsubid))
+          FROM pg_event_trigger_dropped_objects() d
+          JOIN pg_namespace n ON n.nspname = d.address_names[1]
+          JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = d.address_names[2]
+          JOIN unnest(lost) l (oid) ON l.oid = c.oid
+         WHERE d.object_type IN ('table column', 'default value')
+         GROUP BY c.oid
+         ORDER BY c.oid);
 END
 $$;
 
--- Whether a table that is gone was published. Its membership rows went with it and are among the dropped objects.
--- Not known any more: whether it was unlogged, or a partition published through its parents.
-CREATE FUNCTION etl.was_published(dropped_schema text, dropped_name text) RETURNS boolean
+-- The published tables that are gone. Their membership rows went with them and are among the dropped objects.
+-- Not known any more: whether a table was unlogged, or a partition published through its parents.
+CREATE FUNCTION etl.dropped_tables() RETURNS json[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    all_tables boolean := EXISTS (SELECT FROM pg_publication p WHERE p.puballtables);
+    member_schemas text[] := '{}';
 BEGIN
-    IF dropped_schema IN ('etl', 'information_schema', 'pg_catalog') THEN
-        RETURN false;
+    IF NOT EXISTS (SELECT FROM pg_event_trigger_dropped_objects() d
+                    WHERE d.object_type = 'table' AND NOT d.is_temporary) THEN
+        RETURN '{}';
     END IF;
-    IF EXISTS (SELECT FROM pg_publication p WHERE p.puballtables)
-       OR EXISTS (SELECT FROM pg_event_trigger_dropped_objects() d
-                   WHERE d.object_type = 'publication relation' AND d.address_names = ARRAY[dropped_schema, dropped_name]
-                      OR d.object_type = 'publication namespace' AND d.address_names[1] = dropped_schema) THEN
-        RETURN true;
+    -- FOR TABLES IN SCHEMA exists since Postgres 15
+    IF current_setting('server_version_num')::integer >= 150000 THEN
+        member_schemas := ARRAY(SELECT n.nspname::text FROM pg_publication_namespace s
+                                  JOIN pg_namespace n ON n.oid = s.pnnspid);
     END IF;
-    RETURN current_setting('server_version_num')::integer >= 150000 AND EXISTS (
-        SELECT FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid
-         WHERE n.nspname = dropped_schema);
+    RETURN ARRAY(
+        WITH dropped AS MATERIALIZED (SELECT * FROM pg_event_trigger_dropped_objects())
+        SELECT json_build_object('oid', d.objid, 'schema', d.schema_name, 'name', d.object_name,
+                                 'commands', json_build_array(etl.describe_drop(d)))
+          FROM dropped d
+         WHERE d.object_type = 'table' AND NOT d.is_temporary AND d.schema_name <> 'etl'
+           AND (all_tables
+                OR d.schema_name = ANY (member_schemas)
+                OR d.schema_name IN (SELECT m.address_names[1] FROM dropped m
+                                      WHERE m.object_type = 'publication namespace')
+                OR d.address_names IN (SELECT m.address_names FROM dropped m
+                                        WHERE m.object_type = 'publication relation'))
+         ORDER BY d.objid);
 END
 $$;
 
@@ -315,7 +320,7 @@ REVOKE ALL ON FUNCTION
     etl.changes_of_commands(),
     etl.describe_drop(record),
     etl.changes_of_drops(boolean),
-    etl.was_published(text, text),
+    etl.dropped_tables(),
     etl.ddl_log_is_off(),
     etl.take_deferred_tables(),
     etl.emit_schema_change_messages(),

@@ -375,18 +375,12 @@ def test_what_counts_as_published_is_what_postgres_lists_as_published(source: So
         "CREATE TABLE s.root (a int) PARTITION BY LIST (a)",
         "CREATE TABLE leaf_elsewhere PARTITION OF s.root FOR VALUES IN (1)",
     )
+    members = ["plain", "root", "branch", "leaf", "branch, twig", "s.root"]
+    # before 15 the view lists a partition beside its root, though its rows are sent as the root's
+    nested = ["root, branch", "root, leaf"] if source.connection.info.server_version >= 150000 else []
     clauses = [
         f"FOR TABLE {tables} WITH (publish_via_partition_root = {via_root})"
-        for tables in (
-            "plain",
-            "root",
-            "branch",
-            "leaf",
-            "root, branch",
-            "root, leaf",
-            "branch, twig",
-            "s.root",
-        )
+        for tables in members + nested
         for via_root in ("true", "false")
     ]
     clauses += [

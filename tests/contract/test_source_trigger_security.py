@@ -22,6 +22,7 @@ BLOCK = 64
 @pytest.fixture
 def published(source: Source) -> Source:
     source.run("CREATE TABLE t (a int, b int)", "ALTER PUBLICATION p ADD TABLE t")
+    source.events()
     return source
 
 
