@@ -84,6 +84,12 @@ class SourceUnavailableError(SourceError):
     exit_code = ExitCode.UNAVAILABLE
 
 
+class SnapshotOutdatedError(SourceUnavailableError):
+    """A table changed between the snapshot of its copy and the copy: a new snapshot helps."""
+
+    kind = "snapshot_outdated"
+
+
 class SourceAuthenticationError(SourceError):
     """The server refuses the user or the password."""
 

@@ -68,7 +68,7 @@ class Bootstrap:
                     hint=f'on the source: ALTER PUBLICATION "{name}" ADD TABLE …',
                 )
             self._reconcile(published)
-            start = self._slot(connection, published)
+            start = self._slot(connection)
         self._tables.hand_to_stream()
         recovered = self._writer.recover(self._tables.streaming())
         for oid, error in recovered.failed.items():
@@ -92,17 +92,19 @@ class Bootstrap:
             self._tables.fail(oid, _swap_error(self._tables.names()[oid], replaced, oid))
         left = [oid for oid in gone if oid not in swapped.values()]
         if left:
-            _log.warning("tables_left_publication", tables=", ".join(known.get(oid, f"oid {oid}") for oid in left))
+            _log.warning(
+                "tables_left_publication", tables=", ".join(known.get(oid, f"oid {oid}") for oid in left)
+            )
             self._tables.forget(left)
 
     # --- slot -----------------------------------------------------------------------------------------------------
 
-    def _slot(self, connection: Connection, published: list[PublishedTable]) -> Lsn:
+    def _slot(self, connection: Connection) -> Lsn:
         """Use or create the slot, and copy under its snapshot, or under that of a temporary one."""
         name = apply_slot_name(self._context.pipeline_id)
         state = slot_state(connection, self._context.parameters, name)
         if state is None:
-            return self._create(name, published)
+            return self._create(name, connection)
         check_usable(state, connection.info.dbname)
         start = self._start_of(state)
         if self._tables.needing_copy():
@@ -111,10 +113,10 @@ class Bootstrap:
             ) as replication:
                 copy_name = copy_slot_name(self._context.pipeline_id)
                 slot = create_slot(replication, self._context.parameters, copy_name, temporary=True)
-                self._copy(published, slot)
+                self._copy(connection, slot)
         return start
 
-    def _create(self, name: str, published: list[PublishedTable]) -> Lsn:
+    def _create(self, name: str, connection: Connection) -> Lsn:
         store = self._context.store
         lost = [r.oid for r in store.table_states().values() if r.sync_lsn is not None]
         if lost or store.progress() is not None:
@@ -129,7 +131,7 @@ class Bootstrap:
             failpoint("start.after_slot_create")
             store.save_progress(slot.consistent_point)
             _log.info("slot_created", slot=name, lsn=str(slot.consistent_point))
-            self._copy(published, slot)
+            self._copy(connection, slot)
         return slot.consistent_point
 
     def _start_of(self, state: SlotState) -> Lsn:
@@ -153,8 +155,11 @@ class Bootstrap:
             )
         return progress
 
-    def _copy(self, published: list[PublishedTable], slot: CreatedSlot) -> None:
+    def _copy(self, connection: Connection, slot: CreatedSlot) -> None:
+        """Copy what needs it, as it is published now: a slot may have waited long for others' transactions."""
         needed = set(self._tables.needing_copy())
+        publication = self._context.config.pipeline.publication
+        published = published_tables(connection, self._context.parameters, publication)
         sync = TableSync(self._context, self._tables, self._writer, self._journal)
         sync.run([table for table in published if table.oid in needed], slot)
 

@@ -6,12 +6,18 @@ of one moment, and stored as the version `SnapshotId.COPY`. The destination tabl
 what a crash left half copied, and gets S as its watermark when the last row is durable; only then is FINISHED_COPY
 recorded. The stream ignores a table below S altogether.
 
+A snapshot shows the catalog as it was, but names in a statement are looked up in the catalog of the moment. So while a
+table is described and read it is locked against changes, and a table that was altered since S is put off: the attempt
+ends with `SnapshotOutdatedError` once the others are copied, and the next one has a new snapshot.
+
 A table that cannot be copied is set aside with its reason; the others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 
 import pyarrow as pa
 import structlog
@@ -22,6 +28,7 @@ from etl.errors import (
     DestinationTableError,
     RetryPolicy,
     SchemaError,
+    SnapshotOutdatedError,
     SourceError,
     ValueConversionError,
 )
@@ -34,13 +41,21 @@ from etl.pipeline.states import TableEvent
 from etl.pipeline.tables import TableBook
 from etl.schema.table import ReplicatedTableSchema, TableSchema
 from etl.source.catalog import describe_table
-from etl.source.connection import Connection
-from etl.source.copy import TextBatch, copy_table, snapshot_connection
+from etl.source.connection import Connection, connect_query
+from etl.source.copy import TextBatch, copy_table, outdated, snapshot_connection, table_held
 from etl.source.publication import PublishedTable
 from etl.source.slots import CreatedSlot
 from etl.telemetry.failpoints import failpoint
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """Two looks at the source: under the snapshot, and as it is at present."""
+
+    snapshot: Connection
+    present: Connection
 
 
 class TableSync:
@@ -56,29 +71,38 @@ class TableSync:
 
     def run(self, published: Sequence[PublishedTable], slot: CreatedSlot) -> None:
         """Copy `published` under the slot's snapshot; stops between batches when the pipeline is asked to."""
-        role = f"table_sync:{self._context.pipeline_id}"
-        with snapshot_connection(self._context.parameters, slot.snapshot, role) as connection:
+        parameters, role = self._context.parameters, f"table_sync:{self._context.pipeline_id}"
+        put_off: SnapshotOutdatedError | None = None
+        with (
+            snapshot_connection(parameters, slot.snapshot, role) as snapshot,
+            connect_query(parameters, role) as present,
+        ):
             failpoint("copy.after_snapshot")
             for table in published:
                 if self._context.stop.is_set():
                     return
                 try:
-                    self._copy(connection, table, slot.consistent_point)
+                    with table_held(snapshot, parameters, table):
+                        self._copy(_Views(snapshot, present), table, slot.consistent_point)
+                except SnapshotOutdatedError as error:
+                    put_off = error
                 except (DestinationTableError, ValueConversionError, SchemaError) as error:
                     self._tables.fail(table.oid, error)
                 except SourceError as error:
                     if error.retry is RetryPolicy.TIMED:
                         raise
                     self._tables.fail(table.oid, error)
+        if put_off is not None:
+            raise put_off
 
-    def _copy(self, connection: Connection, table: PublishedTable, consistent_point: Lsn) -> None:
+    def _copy(self, views: _Views, table: PublishedTable, consistent_point: Lsn) -> None:
+        schema = self._describe(views, table)
         self._tables.move(table.oid, TableEvent.COPY_STARTED)
         self._context.store.prepare_for_copy(table.oid)
         self._journal.forget(table.oid)
-        schema = self._describe(connection, table)
         self._context.store.save_schema(schema.schema)
         self._writer.create(schema)
-        rows = self._copy_rows(connection, table, schema)
+        rows = self._copy_rows(views.snapshot, table, schema)
         if self._context.stop.is_set():
             return
         self._writer.finish_copy(schema, Position(Lsn(max(consistent_point - 1, 0)), MAX_ORDINAL))
@@ -91,24 +115,28 @@ class TableSync:
         progress, total = self._context.progress, 0
         if progress is not None:
             progress.start(table.qualified_name, table.estimated_rows)
-        for block in self._blocks(connection, table, schema):
-            self._writer.copy_rows(schema, self._typed(block, schema))
-            total += block.rows
-            self._context.metrics.copied(table.qualified_name, block.rows)
-            if progress is not None:
-                progress.advance(table.qualified_name, block.rows, block.nbytes)
-            if self._context.stop.is_set():
-                break
+        names = [column.name for column in schema.columns]
+        # closed also when a block is refused: the connection is needed for the next table
+        with closing(copy_table(connection, self._context.parameters, table, names)) as blocks:
+            for block in blocks:
+                self._writer.copy_rows(schema, self._typed(block, schema))
+                total += block.rows
+                self._context.metrics.copied(table.qualified_name, block.rows)
+                if progress is not None:
+                    progress.advance(table.qualified_name, block.rows, block.nbytes)
+                if self._context.stop.is_set():
+                    break
         return total
 
-    def _blocks(
-        self, connection: Connection, table: PublishedTable, schema: ReplicatedTableSchema
-    ) -> Iterator[TextBatch]:
-        names = [column.name for column in schema.columns]
-        return copy_table(connection, self._context.parameters, table, names)
-
-    def _describe(self, connection: Connection, table: PublishedTable) -> ReplicatedTableSchema:
-        return published_schema(describe_table(connection, self._context.parameters, table.oid), table)
+    def _describe(self, views: _Views, table: PublishedTable) -> ReplicatedTableSchema:
+        """The table in the snapshot, if it is the same at present. Raises `SnapshotOutdatedError`."""
+        schema, present = (
+            describe_table(view, self._context.parameters, table.oid)
+            for view in (views.snapshot, views.present)
+        )
+        if present.columns != schema.columns:
+            raise outdated(table)
+        return published_schema(schema, table)
 
     def _typed(self, block: TextBatch, schema: ReplicatedTableSchema) -> CopyBatch:
         arrays: list[pa.Array] = []

@@ -7,14 +7,15 @@ code, and tells NULL (unquoted empty) from the empty string (quoted).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.csv
-from psycopg import sql
+from psycopg import errors, sql
 
+from etl.errors import SnapshotOutdatedError
 from etl.source.connection import Connection, connect_copy, is_sql_ascii, raw_bytes, translated
 from etl.source.publication import PublishedTable
 
@@ -43,6 +44,39 @@ def snapshot_connection(parameters: Mapping[str, str], snapshot: str, role: str)
         connection.close()
 
 
+@contextmanager
+def table_held(
+    connection: Connection, parameters: Mapping[str, str], table: PublishedTable
+) -> Iterator[None]:
+    """Keep everybody from altering the table meanwhile; afterwards the lock is gone and the snapshot still there.
+
+    Whatever fails inside, the snapshot's transaction can go on with the next table. Raises `SnapshotOutdatedError` when
+    the name is not the table's any more.
+    """
+    with translated(parameters), connection.transaction(force_rollback=True):
+        try:
+            connection.execute(
+                sql.SQL("LOCK TABLE {only}{table} IN ACCESS SHARE MODE").format(**_named(table))
+            )
+            # names are looked up in the present, not in the snapshot
+            name = sql.Identifier(table.schema, table.name).as_string(connection)
+            row = connection.execute("SELECT to_regclass(%s)::oid::bigint", (name,)).fetchone()
+        except (errors.UndefinedTable, errors.InvalidSchemaName, errors.WrongObjectType):
+            row = None
+        if row is None or row[0] != table.oid:
+            raise outdated(table)
+        yield
+
+
+def outdated(table: PublishedTable) -> SnapshotOutdatedError:
+    """The error for a table that is not what the snapshot shows any more."""
+    return SnapshotOutdatedError(
+        f"table {table.qualified_name} was altered between the snapshot and its copy",
+        hint="it is copied under a new snapshot",
+        table=table.qualified_name,
+    )
+
+
 def copy_table(
     connection: Connection,
     parameters: Mapping[str, str],
@@ -50,8 +84,11 @@ def copy_table(
     columns: Sequence[str],
     *,
     block_bytes: int = _BLOCK_BYTES,
-) -> Iterator[TextBatch]:
-    """Read the table's rows that the publication's row filter lets through, in blocks of about `block_bytes`."""
+) -> Generator[TextBatch, None, None]:
+    """Read the table's rows that the publication's row filter lets through, in blocks of about `block_bytes`.
+
+    Close it when it is left early: until then the connection is busy.
+    """
     column_type = pa.binary() if is_sql_ascii(connection) else pa.string()
     statement = _copy_statement(table, columns)
     parts: list[bytes | bytearray | memoryview] = []
@@ -76,11 +113,15 @@ def _copy_statement(table: PublishedTable, columns: Sequence[str]) -> sql.Compos
     """ONLY for plain tables: inheritance children are published, and copied, as tables of their own."""
     where = sql.SQL(" WHERE {}").format(sql.SQL(table.row_filter)) if table.row_filter else sql.SQL("")
     return sql.SQL("COPY (SELECT {columns} FROM {only}{table}{where}) TO STDOUT (FORMAT csv)").format(
-        columns=sql.SQL(", ").join(map(sql.Identifier, columns)),
-        only=sql.SQL("" if table.is_partitioned else "ONLY "),
-        table=sql.Identifier(table.schema, table.name),
-        where=where,
+        columns=sql.SQL(", ").join(map(sql.Identifier, columns)), where=where, **_named(table)
     )
+
+
+def _named(table: PublishedTable) -> dict[str, sql.Composable]:
+    return {
+        "only": sql.SQL("" if table.is_partitioned else "ONLY "),
+        "table": sql.Identifier(table.schema, table.name),
+    }
 
 
 def _parse(block: bytes, ncols: int, column_type: pa.DataType) -> TextBatch:

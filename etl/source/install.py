@@ -41,7 +41,8 @@ SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p
 
 #: What the role that runs a pipeline needs of ours.
 _GRANTS = (
-    "GRANT USAGE ON SCHEMA etl TO {}",
+    # CREATE is for the tables of a state store that lives beside the triggers
+    "GRANT USAGE, CREATE ON SCHEMA etl TO {}",
     "GRANT SELECT ON etl.source_migrations, etl.ddl_signing_key TO {}",
     "GRANT EXECUTE ON FUNCTION etl.describe_table_schema(oid), etl.describe_table_identity(oid) TO {}",
 )
@@ -276,7 +277,8 @@ SELECT pg_catalog.pg_advisory_xact_lock({lock_key});
 
 _FOOTER = """SELECT etl.create_event_triggers();
 
--- The role that runs the pipeline reads the signing keys, and may describe tables.
+-- The role that runs the pipeline reads the signing keys, may describe tables, and keeps its state in the same schema
+-- (leave CREATE out when its state store is another database). CREATE lets it replace nothing of what is here.
 {grants}
 COMMIT;
 """
