@@ -48,7 +48,7 @@ def test_the_new_version_is_stored_under_the_messages_lsn_and_its_transactions_c
         "SELECT b.lsn < s.snapshot_message_lsn, s.snapshot_message_lsn <= s.snapshot_commit_lsn,"
         "       s.snapshot_commit_lsn < a.lsn"
         "  FROM etl.table_schemas s, marks b, marks a"
-        " WHERE s.pipeline_id = 1 AND s.table_id = 'items'::regclass AND b.name = 'before' AND a.name = 'after'"
+        f" WHERE s.pipeline_id = {outcome.pipeline_id} AND s.table_id = 'items'::regclass AND b.name = 'before' AND a.name = 'after'"
         " ORDER BY s.id DESC LIMIT 1"
     )
     assert placed == [(True, True, True)]
