@@ -130,7 +130,10 @@ def _previous_rows(run: JoinedRun, events: _Events, order: Int64s, starts: Int64
     return previous
 
 
-def _resolve(run: JoinedRun, keys: pa.Table, final: Int64s, previous: Int64s) -> tuple[pa.Table, Partial]:
+def _resolve(
+    run: JoinedRun, keys: pa.Table, final: Int64s, previous: Int64s
+) -> tuple[pa.Table, Partial | None]:
+    """The final rows with what the run itself knows, and what they still lack."""
     rows = run.new.take(pa.array(final))
     root_change = np.full(len(final), -1, np.int64)
     missing: dict[str, BoolArray] = {}
@@ -144,6 +147,8 @@ def _resolve(run: JoinedRun, keys: pa.Table, final: Int64s, previous: Int64s) ->
         if at_destination.any():
             missing[name] = at_destination
             root_change[at_destination] = source[at_destination]
+    if not missing:
+        return rows, None
     has_root = root_change >= 0
     changes, index = np.unique(root_change[has_root], return_inverse=True)
     root = np.full(len(final), -1, np.int64)
