@@ -80,7 +80,8 @@ class PipelineUnderTest:
     @property
     def warehouse(self) -> Path:
         """The DuckDB file."""
-        return self.directory / "warehouse.duckdb"
+        given = self.settings.get("destination", {}).get("path")
+        return Path(given) if given else self.directory / "warehouse.duckdb"
 
     # --- the source -----------------------------------------------------------------------------------------------
 

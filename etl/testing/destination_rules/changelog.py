@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from etl.destinations.base import TableMode
+from etl.events import Event
 from etl.schema.table import ReplicatedTableSchema
 from etl.testing.builders import INT8, Delete, Insert, PlainRow, Stream, Update, altered, column, table_schema
 from etl.testing.destination_kit import ORDERS, DestinationKit, World
@@ -61,7 +62,7 @@ class ChangelogRules:
     def test_replaying_appends_nothing(self, kit: DestinationKit) -> None:
         world, stream = _world(kit), Stream()
         world.copy(ORDERS)
-        events = [
+        events: list[Event] = [
             stream.rows(ORDERS, Insert({"id": 1}), Delete({"id": 1})),
             stream.truncate(ORDERS),
             stream.rows(ORDERS, Insert({"id": 1})),

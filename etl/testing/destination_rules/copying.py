@@ -8,9 +8,10 @@ from __future__ import annotations
 import pytest
 
 from etl.destinations.base import CopyBatch
+from etl.events import Event
 from etl.lsn import Lsn, Position
 from etl.telemetry import failpoints
-from etl.testing.builders import INT8, TEXT, Delete, Insert, Stream, altered, batch, column
+from etl.testing.builders import INT8, TEXT, Delete, Insert, PlainRow, Stream, altered, batch, column
 from etl.testing.destination_kit import ITEMS, ORDERS, DestinationKit, World, multiset
 
 
@@ -19,7 +20,7 @@ class CopyRules:
 
     def test_a_copied_table_holds_the_rows_and_the_columns_of_its_schema(self, kit: DestinationKit) -> None:
         world = World(kit)
-        rows = [{"id": 1, "note": "a", "doc": None}, {"id": 2, "note": None, "doc": "d"}]
+        rows: list[PlainRow] = [{"id": 1, "note": "a", "doc": None}, {"id": 2, "note": None, "doc": "d"}]
         world.copy(ORDERS, rows)
         assert world.rows(ORDERS) == multiset(rows)
         assert world.columns(ORDERS) == {("id", 1), ("note", 2), ("doc", 3)}
@@ -58,9 +59,13 @@ class CopyRules:
 
     def test_changes_that_the_copy_already_holds_are_dropped(self, kit: DestinationKit) -> None:
         world, stream = World(kit), Stream()
-        in_copy = [stream.relation(ORDERS), stream.rows(ORDERS, Insert({"id": 1})), stream.commit()]
+        in_copy: list[Event] = [
+            stream.relation(ORDERS),
+            stream.rows(ORDERS, Insert({"id": 1})),
+            stream.commit(),
+        ]
         world.copy(ORDERS, [{"id": 1}], watermark=Position.end_of(Lsn(0x1000)))
-        later = [stream.rows(ORDERS, Insert({"id": 2}), Delete({"id": 1})), stream.commit()]
+        later: list[Event] = [stream.rows(ORDERS, Insert({"id": 2}), Delete({"id": 1})), stream.commit()]
         report = world.write([*in_copy, *later])
         assert world.rows(ORDERS) == multiset([{"id": 2, "note": None, "doc": None}])
         assert (report.replayed, report.rows) == ({ORDERS.oid: 1}, {ORDERS.oid: 2})

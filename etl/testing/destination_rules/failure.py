@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from etl.events import Event
 from etl.lsn import Lsn, Position
 from etl.testing.builders import INT8, TEXT, Insert, Stream, altered, column
 from etl.testing.destination_kit import ITEMS, ORDERS, DestinationKit, World, multiset
@@ -20,7 +21,7 @@ class FailureRules:
         world.copy(ORDERS)
         world.copy(ITEMS, [{"id": 1, "amount": 5}])
         retyped = altered(ITEMS, column("id", 1, INT8), column("amount", 2, TEXT))
-        events = [
+        events: list[Event] = [
             stream.rows(ORDERS, Insert({"id": 1})),
             stream.relation(retyped),
             stream.rows(retyped, Insert({"id": 2, "amount": "7"}), Insert({"id": 3, "amount": "private"})),
@@ -53,12 +54,12 @@ class FailureRules:
         world, stream = World(kit), Stream()
         world.copy(ITEMS)
         retyped = altered(ITEMS, column("id", 1, INT8), column("amount", 2, TEXT))
-        bad = [
+        bad: list[Event] = [
             stream.relation(retyped),
             stream.rows(retyped, Insert({"id": 1, "amount": "x"})),
             stream.commit(),
         ]
-        good = [stream.rows(retyped, Insert({"id": 2, "amount": "2"})), stream.commit()]
+        good: list[Event] = [stream.rows(retyped, Insert({"id": 2, "amount": "2"})), stream.commit()]
         assert ITEMS.oid in world.writer.write(bad).failed
         assert not world.writer.write(good).rows
         assert not world.rows(ITEMS)
@@ -75,7 +76,10 @@ class FailureRules:
         world.copy(ITEMS)
         world.destination.drop_table(table)
         changed = altered(ORDERS, *ORDERS.columns, column("more", 4))
-        rows = [stream.rows(ORDERS, Insert({"id": 2})), stream.rows(ITEMS, Insert({"id": 1, "amount": 1}))]
+        rows: list[Event] = [
+            stream.rows(ORDERS, Insert({"id": 2})),
+            stream.rows(ITEMS, Insert({"id": 1, "amount": 1})),
+        ]
         assert "gone" in world.writer.write(rows).failed[ORDERS.oid].message
         world.restart()
         report = world.writer.write([stream.relation(changed), stream.rows(changed, Insert({"id": 3}))])

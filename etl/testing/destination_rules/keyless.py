@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from etl.errors import DestinationTableError
+from etl.events import Event
 from etl.schema.table import ReplicaIdentity, ReplicatedTableSchema
 from etl.testing.builders import INT8, Delete, Insert, PlainRow, Stream, Update, altered, column, table_schema
 from etl.testing.destination_kit import LOG, DestinationKit, Scenario, World, multiset
@@ -58,14 +59,14 @@ class KeylessRules:
                 LOG, *LOG.columns, column("d", 3, missing_value="dd", default_expression="'dd'::text")
             )
             old = {"a": 1, "b": "x", "d": sent}
-            events = [
+            events: list[Event] = [
                 stream.relation(wider),
                 stream.rows(wider, Insert({"a": 1, "b": "x", "d": "dd"}), Insert({"a": 9, "d": "other"})),
                 stream.rows(wider, Update({"a": 5, "b": "x", "d": "dd"}, old=old)),
             ]
             assert not world.write(events).unmatched
             left = world.rows(wider)
-            rest = [
+            rest: list[PlainRow] = [
                 {"a": 2, "b": "y", "d": None},
                 {"a": 5, "b": "x", "d": "dd"},
                 {"a": 9, "b": None, "d": "other"},

@@ -88,7 +88,7 @@ class MirrorRules:
             column("b", 1), column("v", 2), column("a", 3, NUMERIC, typmod=NUMERIC_10_2), key=("a", "b")
         )
         scenario = Scenario()
-        rows = [{"b": "x", "v": "1", "a": number} for number in range(4)]
+        rows: list[PlainRow] = [{"b": "x", "v": "1", "a": number} for number in range(4)]
         scenario.start(schema, rows)
         scenario.rows(
             schema,
@@ -148,7 +148,10 @@ class ValueRules:
 
     def test_json_text_and_empty_strings_are_kept_as_sent(self, kit: DestinationKit) -> None:
         schema = table_schema(column("id", 1, INT8), column("j", 2, JSONB), column("t", 3))
-        rows = [{"id": 1, "j": '{"b": 1, "a": [1.50, null]}', "t": ""}, {"id": 2, "j": "null", "t": None}]
+        rows: list[PlainRow] = [
+            {"id": 1, "j": '{"b": 1, "a": [1.50, null]}', "t": ""},
+            {"id": 2, "j": "null", "t": None},
+        ]
         world, stream = World(kit), Stream()
         world.copy(schema, rows)
         world.write([stream.rows(schema, *(Insert({**row, "id": row["id"] + 10}) for row in rows))])
@@ -174,7 +177,7 @@ def _run(
 
 
 def _start(schema: ReplicatedTableSchema = ORDERS) -> tuple[Scenario, list[PlainRow]]:
-    rows = [{"id": 1, "note": "one", "doc": "D1"}, {"id": 2, "note": "two", "doc": "D2"}]
+    rows: list[PlainRow] = [{"id": 1, "note": "one", "doc": "D1"}, {"id": 2, "note": "two", "doc": "D2"}]
     scenario = Scenario()
     scenario.start(schema, rows)
     return scenario, rows

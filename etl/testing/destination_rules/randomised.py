@@ -18,7 +18,12 @@ COMPOSITE = table_schema(column("k", 1, INT8), column("v", 2), column("j", 3, IN
 FULL_KEYED = table_schema(*KEYED.columns, key=("k",), identity=ReplicaIdentity.FULL)
 KEYLESS = table_schema(column("k", 1, INT8), column("v", 2), key=(), identity=ReplicaIdentity.FULL)
 
-_SMALL = {"k": [0, 1, 2, 3], "j": [0, 1], "v": [None, "", "a", "b"], "w": [None, "x", "y"]}
+_SMALL: dict[str, list[object]] = {
+    "k": [0, 1, 2, 3],
+    "j": [0, 1],
+    "v": [None, "", "a", "b"],
+    "w": [None, "x", "y"],
+}
 
 
 class RandomRules:
