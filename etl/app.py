@@ -24,7 +24,7 @@ from etl.pipeline.supervisor import Supervisor
 from etl.source import install
 from etl.source.connection import connect_query, translated
 from etl.source.preflight import check_source
-from etl.source.slots import apply_slot_name, drop_slot
+from etl.source.slots import apply_slot_name, current_lsn, drop_slot
 from etl.store.base import StateStore
 from etl.store.postgres import PostgresStore
 from etl.telemetry.metrics import Metrics
@@ -156,14 +156,8 @@ def _target(context: PipelineContext, *, once: bool, until_lsn: Lsn | None) -> C
 
 
 def _current_lsn(context: PipelineContext) -> Lsn:
-    with (
-        connect_query(context.parameters, f"apply:{context.pipeline_id}") as connection,
-        translated(context.parameters),
-    ):
-        row = connection.execute(
-            "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text"
-        ).fetchone()
-    return Lsn.parse(row[0]) if row else Lsn(0)
+    with connect_query(context.parameters, f"apply:{context.pipeline_id}") as connection:
+        return current_lsn(connection, context.parameters)
 
 
 def _prepare_source(context: PipelineContext) -> None:

@@ -29,6 +29,7 @@ from etl.source.slots import (
     check_usable,
     copy_slot_name,
     create_slot,
+    current_lsn,
     slot_state,
 )
 from etl.telemetry.failpoints import failpoint
@@ -67,7 +68,7 @@ class Bootstrap:
                     f"publication {name} has no tables",
                     hint=f'on the source: ALTER PUBLICATION "{name}" ADD TABLE …',
                 )
-            self._reconcile(published)
+            self._reconcile(connection, published)
             start = self._slot(connection)
         self._tables.hand_to_stream()
         recovered = self._writer.recover(self._tables.streaming())
@@ -80,22 +81,25 @@ class Bootstrap:
 
     # --- membership -----------------------------------------------------------------------------------------------
 
-    def _reconcile(self, published: list[PublishedTable]) -> None:
-        """Take up the published tables; forget those that left, unless another table took the name of one."""
+    def _reconcile(self, connection: Connection, published: list[PublishedTable]) -> None:
+        """Take up the published tables; see off those that left, unless another table took the name of one."""
         known = {schema.oid: schema.qualified_name for schema in self._context.store.schemas()}
-        gone = self._tables.load({table.oid: table.qualified_name for table in published})
-        by_name = {known[oid]: oid for oid in gone if oid in known}
+        left = {
+            oid: known.get(oid, f"oid {oid}")
+            for oid in self._tables.load({table.oid: table.qualified_name for table in published})
+        }
+        by_name = {name: oid for oid, name in left.items()}
         swapped = {
             table.oid: by_name[table.qualified_name] for table in published if table.qualified_name in by_name
         }
         for oid, replaced in swapped.items():
             self._tables.fail(oid, _swap_error(self._tables.names()[oid], replaced, oid))
-        left = [oid for oid in gone if oid not in swapped.values()]
         if left:
-            _log.warning(
-                "tables_left_publication", tables=", ".join(known.get(oid, f"oid {oid}") for oid in left)
-            )
-            self._tables.forget(left)
+            now = current_lsn(connection, self._context.parameters)
+            self._tables.see_off(left, now, keep=swapped.values())
+        gone = [name for oid, name in left.items() if oid not in swapped.values()]
+        if gone:
+            _log.warning("tables_left_publication", tables=", ".join(gone))
 
     # --- slot -----------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,9 @@ TRANSITIONS: Mapping[tuple[TableState, TableEvent], TableState] = {
 #: A restart copies these from the beginning.
 NEEDS_COPY = frozenset({TableState.INIT, TableState.DATA_SYNC})
 
+#: The stream leaves these alone.
+NOT_STREAMED = NEEDS_COPY | {TableState.ERRORED}
+
 
 def transition(state: TableState, event: TableEvent) -> TableState:
     """The next state. Raises `StoreError` for an illegal move."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import structlog
 
 from etl.errors import EtlError
 from etl.lsn import Lsn
-from etl.pipeline.states import NEEDS_COPY, TableEvent, transition
+from etl.pipeline.states import NEEDS_COPY, NOT_STREAMED, TableEvent, transition
 from etl.store.base import StateStore, TableState, TableStateRecord
 from etl.telemetry.metrics import Metrics
 
@@ -32,6 +32,7 @@ class TableBook:
         self._metrics = metrics
         self._entries: dict[int, TableEntry] = {}
         self._before_stream: set[int] = set()
+        self._leaving: dict[int, Lsn] = {}
         self.errors: dict[int, EtlError] = {}
 
     def load(self, published: Mapping[int, str]) -> list[int]:
@@ -52,6 +53,20 @@ class TableBook:
             self._metrics.table_state(entry.name, self._entries[oid].record.state)
         return [oid for oid in records if oid not in published]
 
+    def see_off(self, left: Mapping[int, str], now: Lsn, *, keep: Collection[int]) -> None:
+        """Tables (oid → name) that left the publication: the stream still has what they changed before.
+
+        They are forgotten once it has passed `now`, those in `keep` never, and their destination tables stay as they are.
+        """
+        records = self._store.table_states()
+        for oid, name in left.items():
+            if records[oid].state not in NOT_STREAMED:
+                self._entries[oid] = TableEntry(name, records[oid])
+                if oid not in keep:
+                    self._leaving[oid] = now
+            elif oid not in keep:
+                self._store.delete_table(oid)
+
     def names(self) -> Mapping[int, str]:
         """Oid → ``schema.name``."""
         return {oid: entry.name for oid, entry in self._entries.items()}
@@ -65,7 +80,7 @@ class TableBook:
         return {
             oid: entry.record.sync_lsn or Lsn(0)
             for oid, entry in self._entries.items()
-            if entry.record.state not in NEEDS_COPY and entry.record.state is not TableState.ERRORED
+            if entry.record.state not in NOT_STREAMED
         }
 
     def move(self, oid: int, event: TableEvent, *, sync_lsn: Lsn | None = None) -> None:
@@ -93,6 +108,10 @@ class TableBook:
             elif flushed >= (record.sync_lsn or 0):
                 self.move(oid, TableEvent.STREAM_PASSED)
                 self._before_stream.discard(oid)
+        for oid in [oid for oid, left_at in self._leaving.items() if flushed >= left_at]:
+            self._store.delete_table(oid)
+            self._before_stream.discard(oid)
+            del self._leaving[oid]
 
     def fail(self, oid: int, error: EtlError) -> None:
         """Set the table aside with the reason and the way out."""
@@ -115,11 +134,6 @@ class TableBook:
                 retry=error.retry,
             ),
         )
-
-    def forget(self, oids: Iterable[int]) -> None:
-        """Tables that left the publication; their destination tables stay as they are."""
-        for oid in oids:
-            self._store.delete_table(oid)
 
     def _record(self, oid: int, name: str, record: TableStateRecord) -> None:
         self._store.set_table_state(record)

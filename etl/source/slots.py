@@ -49,6 +49,15 @@ class SlotState:
     lag_bytes: int | None
 
 
+def current_lsn(connection: Connection, parameters: Mapping[str, str]) -> Lsn:
+    """The end of the WAL that a slot can have decoded."""
+    with translated(parameters):
+        row = connection.execute(
+            "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text"
+        ).fetchone()
+    return Lsn.parse(row[0]) if row else Lsn(0)
+
+
 def create_slot(
     replication: Connection, parameters: Mapping[str, str], name: str, *, temporary: bool = False
 ) -> CreatedSlot:
