@@ -1,8 +1,9 @@
 -- What a message says: docs/reference/ddl-message.md. These functions are called by the event trigger's function
 -- alone, whose owner's rights and pinned search_path they run with.
 
--- What one statement did to one table travels as an object: {oid, commands}, with {schema, name} where the table is gone,
--- or {oid: 0, sqlstate, message} where the statement's tables could not be found.
+-- What one statement did to one table travels as an object: {oid, commands}, with {locked: true} where the statement
+-- itself names the table, with {schema, name} where the table is gone, or {oid: 0, sqlstate, message} where the
+-- statement's tables could not be found.
 
 -- The first 8 kB of the statement, for people. It may hold several statements and literals: never to be replayed.
 CREATE FUNCTION etl.statement_text(ascii_only boolean) RETURNS text
@@ -166,8 +167,10 @@ AS $$
      ) ahead (of_oldest)
 $$;
 
--- Renaming a schema locks none of its tables. Without a lock another transaction could change such a table and commit
--- before this one, and our description of it, older but later in the stream, would win.
+-- Only a table that this transaction holds a lock on may be described: any lock keeps a competing ALTER TABLE from
+-- committing before us, so that for one table the order of the messages is the order of the changes. A statement locks
+-- what it names and what it changes. But renaming a schema locks none of its tables, and that a row is newer than this
+-- transaction does not mean that it is ours.
 CREATE FUNCTION etl.hold_still(table_oid oid) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -199,7 +202,7 @@ DECLARE
 BEGIN
     IF failure_state IS NULL THEN
         BEGIN
-            IF command_tag = 'ALTER SCHEMA' THEN
+            IF change ->> 'name' IS NULL AND change ->> 'locked' IS DISTINCT FROM 'true' THEN
                 PERFORM etl.hold_still(table_oid);
             END IF;
             PERFORM etl.check_description_is_current(table_oid);

@@ -1,7 +1,4 @@
 -- Which tables a statement changed, and the two event triggers.
---
--- Only tables that this transaction holds a lock on may be described: any lock keeps a competing ALTER TABLE from
--- committing before us, so for one table the order of the messages is the order of the changes.
 
 -- Rows that one transaction leaves for itself; nobody else ever sees them. Unlogged, so that they are neither in the
 -- WAL nor in any publication.
@@ -57,38 +54,43 @@ AS $$
 DECLARE
     command record;
     address record;
-    command_oids oid[] := '{}';
     command_texts json[] := '{}';
+    -- what each command names when that is a relation, else 0
+    named oid[] := '{}';
     candidates oid[] := '{}';
     table_oid oid;
-    named integer[];
+    places integer[];
     changes json[] := '{}';
 BEGIN
     FOR command IN
-        SELECT * FROM pg_event_trigger_ddl_commands() c WHERE c.objid IS NOT NULL AND c.in_extension IS NOT TRUE
+        SELECT * FROM pg_event_trigger_ddl_commands() c
+         WHERE c.objid IS NOT NULL AND c.in_extension IS NOT TRUE
+         ORDER BY c.classid, c.objid, c.objsubid
     LOOP
         SELECT * INTO address FROM pg_identify_object_as_address(command.classid, command.objid, command.objsubid);
-        command_oids := command_oids || command.objid;
         command_texts := command_texts || json_build_object(
             'classid', command.classid::bigint, 'objid', command.objid::bigint, 'objsubid', command.objsubid,
             'command_tag', command.command_tag, 'object_type', command.object_type,
             'schema_name', command.schema_name, 'object_identity', command.object_identity,
             'object_address_type', address.type, 'object_address_names', address.object_names,
             'object_address_args', address.object_args);
-        IF command.classid = 'pg_class'::regclass THEN
-            candidates := candidates || command.objid;
-        ELSIF command.classid = 'pg_namespace'::regclass THEN
+        named := named || CASE WHEN command.classid = 'pg_class'::regclass THEN command.objid ELSE 0 END;
+        IF command.classid = 'pg_namespace'::regclass THEN
             candidates := candidates || ARRAY(
                 SELECT c.oid FROM pg_class c WHERE c.relnamespace = command.objid AND c.relkind IN ('r', 'p'));
         END IF;
     END LOOP;
-    candidates := candidates || etl.touched_dependents(candidates) || etl.take_deferred_tables();
+    candidates := candidates || named || etl.touched_dependents(named) || etl.take_deferred_tables();
     FOREACH table_oid IN ARRAY etl.published_tables(candidates) LOOP
-        -- a table that the statement does not name is told what it does name
-        named := coalesce(nullif(array_positions(command_oids, table_oid), '{}'),
-                          ARRAY(SELECT generate_series(1, least(cardinality(command_oids), 100))));
-        changes := changes || json_build_object('oid', table_oid, 'commands', (
-            SELECT coalesce(json_agg(command_texts[n] ORDER BY command_oids[n], n), '[]') FROM unnest(named) n));
+        places := array_positions(named, table_oid);
+        IF places = '{}' THEN
+            -- a table that the statement does not name is told what it does name
+            places := ARRAY(SELECT generate_series(1, least(cardinality(named), 100)));
+        END IF;
+        changes := changes || json_build_object(
+            'oid', table_oid,
+            'locked', table_oid = ANY (named),
+            'commands', (SELECT coalesce(json_agg(command_texts[n] ORDER BY n), '[]') FROM unnest(places) n));
     END LOOP;
     RETURN changes;
 END

@@ -68,7 +68,9 @@ def test_the_statement_text_is_cut_at_8_kb_between_characters(source: Source, fi
 def test_a_table_of_1600_columns_is_described_whole(source: Source):
     created(source, ", ".join(f"c{n} int DEFAULT {n}" for n in range(1599)))
     # pg_get_expr with a relation compares the names of all columns, for every default: that took 18 s
-    source.run("SET statement_timeout = '10s'", "ALTER TABLE t ADD COLUMN last text", "RESET statement_timeout")
+    source.run(
+        "SET statement_timeout = '10s'", "ALTER TABLE t ADD COLUMN last text", "RESET statement_timeout"
+    )
     payload = source.message()
     assert len(payload["columns"]) == payload["relnatts"] == 1600
     assert payload["columns"][1598]["default_expression"] == "1598"
@@ -257,6 +259,26 @@ def test_a_table_of_a_renamed_schema_that_another_transaction_is_changing_is_not
     undescribed, described = source.messages()
     assert undescribed["error"]["sqlstate"] == "55P03"
     assert names(described) == ["a", "b"]
+
+
+def test_a_leaf_that_a_younger_transaction_changed_is_not_described_behind_its_back(source: Source):
+    source.run(
+        "CREATE TABLE root (id int, v int) PARTITION BY RANGE (id)",
+        "CREATE TABLE leaf PARTITION OF root FOR VALUES FROM (0) TO (9)",
+        "ALTER PUBLICATION p ADD TABLE root",
+        "BEGIN",
+        "SELECT pg_current_xact_id()",
+    )
+    with source.database.connect() as younger, source.database.connect() as youngest:
+        younger.execute("ALTER TABLE leaf ALTER COLUMN v SET DEFAULT 1")
+        source.run("ALTER TABLE root OWNER TO CURRENT_USER")
+        # whoever has been described is locked until the end, so nobody can change it and commit first
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            youngest.execute("SET lock_timeout = '50ms'; ALTER TABLE leaf ALTER COLUMN v SET DEFAULT 2")
+        source.run("COMMIT")
+        youngest.execute("ALTER TABLE leaf ALTER COLUMN v SET DEFAULT 2")
+    defaults = [column(payload, "v")["default_expression"] for payload in source.messages()]
+    assert defaults == ["1", "1", "2"]
 
 
 # --- when we fail -----------------------------------------------------------------------------------------------

@@ -250,10 +250,39 @@ def test_the_role_of_a_pipeline_can_describe_tables_and_read_the_keys_and_no_mor
         for attempt in (
             "SELECT etl.sign_ddl_message('{}')",
             "DELETE FROM etl.ddl_signing_key",
-            "CREATE TABLE etl.mine (a int)",
+            "DROP FUNCTION etl.describe_table_schema(oid)",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 runtime.execute(attempt)
+
+
+def test_a_role_that_may_create_in_the_schema_cannot_get_its_functions_called(own_source: Source):
+    own_source.run(
+        "CREATE TABLE t (a int)", "CREATE TABLE victims (caller text)", "ALTER PUBLICATION p ADD TABLE t"
+    )
+    own_source.run("GRANT INSERT ON victims TO PUBLIC")
+    overloads = own_source.connection.execute(
+        """SELECT proname, pg_get_function_identity_arguments(oid), pronargs,
+                  CASE WHEN proretset THEN 'void' ELSE prorettype::regtype::text END
+             FROM pg_proc WHERE pronamespace = 'etl'::regnamespace AND proname <> 'emit_schema_change_messages'"""
+    ).fetchall()
+    for runtime in role_connection(own_source, "runtime"):
+        install(own_source.connection, runtime.info.user)
+        body = "$$ BEGIN INSERT INTO public.victims VALUES (current_user); RETURN NULL; END $$"
+        for name, arguments, count, result in overloads:
+            # one more argument with a default, and the same number of arguments of any type
+            returned = "json" if result in {"void", "record"} else result
+            variants = [f"{arguments}{', ' if arguments else ''}extra int DEFAULT 1"]
+            variants += [", ".join(["anyelement"] * count)] if count else []
+            for variant in variants:
+                runtime.execute(
+                    f"CREATE FUNCTION etl.{name}({variant}) RETURNS {returned} LANGUAGE plpgsql AS {body}".encode()
+                )
+        own_source.run(
+            "ALTER TABLE t ADD COLUMN b int DEFAULT 1", "ALTER TABLE t DROP COLUMN b", "DROP TABLE t"
+        )
+        # it may get in the way, by making calls ambiguous; it runs nothing with our rights
+        assert own_source.value("SELECT count(*) FROM victims") == 0
 
 
 def test_whoever_owned_the_schema_before_cannot_replace_what_the_trigger_calls(own_source: Source):

@@ -11,6 +11,7 @@ from typing import Any, Self
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from etl.schema.message import parse_schema_message
 from etl.schema.signature import Signature, split_signed, verify
 from etl.source.install import load_signing_keys
 from etl.testing.postgres import Database
@@ -130,7 +131,7 @@ class Source:
         return [decode(bytes(data)) for (data,) in rows]
 
     def messages(self) -> list[dict[str, Any]]:
-        """The payloads since the last call, every one of them transactional and with a good signature."""
+        """The payloads since the last call, every one transactional, with a good signature, and read by the reader."""
         keys = load_signing_keys(self.connection)
         found = [event for event in self.events() if isinstance(event, Message) and event.prefix == PREFIX]
         for message in found:
@@ -138,6 +139,9 @@ class Source:
             assert message.transactional
             assert signature is not None
             assert verify(payload, signature, keys)
+            parsed = parse_schema_message(payload)
+            assert parsed.oid == message.payload["oid"]
+            assert parsed.is_drop == (message.payload.get("columns") == [])
         return [message.payload for message in found]
 
     def message(self) -> dict[str, Any]:
