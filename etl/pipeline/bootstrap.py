@@ -12,7 +12,7 @@ import structlog
 
 from etl.destinations.base import TableMode
 from etl.destinations.writer import EventWriter
-from etl.errors import PublicationError, SlotLostError, TableSourceError
+from etl.errors import DestinationTableError, PublicationError, SlotLostError, TableSourceError
 from etl.lsn import Lsn
 from etl.pipeline.context import PipelineContext
 from etl.pipeline.journal import StoreJournal
@@ -39,9 +39,10 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Ready to stream from `start`."""
+    """Ready to stream from `start`; `held`: some table cannot go on from there, and its changes must stay in the slot."""
 
     start: Lsn
+    held: bool
     tables: TableBook
     writer: EventWriter
     journal: StoreJournal
@@ -71,10 +72,17 @@ class Bootstrap:
             self._reconcile(connection, published)
             start = self._slot(connection)
         self._tables.hand_to_stream()
-        recovered = self._writer.recover(self._tables.streaming())
-        for oid, error in recovered.failed.items():
+        held = self._recover()
+        return Prepared(start, held, self._tables, self._writer, self._journal)
+
+    def _recover(self) -> bool:
+        """Finish the schema changes that a crash left; True when a copied table cannot go on."""
+        known, names = self._context.destination.watermarks(), self._tables.names()
+        failed = {oid: _lost_error(names[oid]) for oid in self._tables.streaming() if oid not in known}
+        failed |= self._writer.recover(set(self._tables.streaming()) - set(failed)).failed
+        for oid, error in failed.items():
             self._tables.fail(oid, error)
-        return Prepared(start, self._tables, self._writer, self._journal)
+        return bool(failed)
 
     def _mode_of(self, schema: ReplicatedTableSchema) -> TableMode:
         return TableMode(self._context.config.mode_of(schema.qualified_name))
@@ -166,6 +174,14 @@ class Bootstrap:
         published = published_tables(connection, self._context.parameters, publication)
         sync = TableSync(self._context, self._tables, self._writer, self._journal)
         sync.run([table for table in published if table.oid in needed], slot)
+
+
+def _lost_error(name: str) -> DestinationTableError:
+    return DestinationTableError(
+        "the destination does not have the table any more, though it was copied there",
+        hint="was it deleted, or replaced by another? Restore it, or `etl destroy` the pipeline and replicate anew",
+        table=name,
+    )
 
 
 def _swap_error(name: str, replaced: int, oid: int) -> TableSourceError:

@@ -46,6 +46,8 @@ class Session:
         self._prepared = prepared
         self._target = target
         self._acknowledger = Acknowledger(prepared.start, self._save_progress)
+        if prepared.held:
+            self._acknowledger.hold(prepared.start)
         self._handoff = HandOff(context.config.handoff.max_bytes)
         self._pruner = Pruner(context.store, list(prepared.tables.streaming()), context.clock)
 
