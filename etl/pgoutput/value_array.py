@@ -40,8 +40,7 @@ def not_one_dimensional(text: pa.Array) -> Mask | None:
     shaped = (first == _BRACKET) | ((first == _OPEN) & (second == _OPEN))
     if not shaped.any():
         return None
-    mask: Mask = rows.of_all(shaped)
-    return mask
+    return np.asarray(rows.of_all(shaped), np.bool_)
 
 
 def elements_of(text: pa.Array) -> Elements:
@@ -83,7 +82,8 @@ def _escaping(data: Bytes) -> Positions:
     ordinal = np.arange(len(backslashes))
     begins_run = np.diff(backslashes, prepend=-2) != 1
     run_start = np.maximum.accumulate(np.where(begins_run, ordinal, 0))
-    return backslashes[(ordinal - run_start) % 2 == 0]
+    escaping: Positions = backslashes[(ordinal - run_start) % 2 == 0]
+    return escaping
 
 
 def _structure(data: Bytes, escaping: Positions) -> tuple[Positions, int]:

@@ -41,7 +41,7 @@ def boolean(text: pa.Array, target: pa.DataType) -> Parsed:
     true = rows.data == ord("t")
     if (rows.without_nulls().lengths != 1).any() or not (true | (rows.data == ord("f"))).all():
         raise ValueError("neither t nor f")
-    bits = np.packbits(rows.of_all(true), bitorder="little")
+    bits = np.packbits(np.asarray(rows.of_all(true), np.bool_), bitorder="little")
     return pa.Array.from_buffers(target, rows.count, [validity_buffer(rows.valid), pa.py_buffer(bits)]), None
 
 
@@ -57,7 +57,7 @@ def hex_bytes(text: pa.Array, target: pa.DataType) -> Parsed:
         raise ValueError("not the hex form of bytea")
     # The prefixes become zero bytes, so that one call decodes all rows; then those bytes are left out.
     digits[present.starts] = digits[present.starts + 1] = ord("0")
-    decoded = np.frombuffer(binascii.unhexlify(digits), np.uint8)
+    decoded = np.frombuffer(binascii.unhexlify(digits.data), np.uint8)
     null = None if rows.valid is None else ~rows.valid
     starts = (rows.starts >> 1) + (1 if rows.valid is None else rows.valid)
     return spans(decoded, starts, rows.ends >> 1, np.arange(rows.count), null, target), None

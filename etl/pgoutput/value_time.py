@@ -30,10 +30,6 @@ Parsed = tuple[pa.Array, Mask | None]
 _DAY: Final = 86_400_000_000
 _SECOND: Final = 1_000_000
 
-_DATE: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_PLAIN_TIMESTAMP: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
-_PLAIN_TIMESTAMPTZ: Final = _PLAIN_TIMESTAMP[:-1] + r"[+-][0-9]{2}(:[0-9]{2})?$"
-
 _DATE: Final = re.compile(r"(\d{4,7})-(\d\d)-(\d\d)( BC)?", re.ASCII)
 _TIMESTAMP: Final = re.compile(
     r"(?P<date>\d{4,6}-\d\d-\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
@@ -103,7 +99,8 @@ def _plain(text: pa.Array, *, zoned: bool) -> tuple[pa.Array, npt.NDArray[np.int
 
 
 def _is_sign(characters: Bytes) -> Mask:
-    return (characters == ord("+")) | (characters == ord("-"))
+    sign: Mask = (characters == ord("+")) | (characters == ord("-"))
+    return sign
 
 
 def _read_rest(
@@ -225,7 +222,8 @@ def _words(data: Bytes, starts: npt.NDArray[np.signedinteger]) -> Words:
     """The eight bytes at each start, zeros beyond the end of `data`."""
     padded = np.concatenate((data, _PADDING))
     words: Words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
-    return words[starts]
+    at_starts: Words = words[starts]
+    return at_starts
 
 
 def _pairs(digits: Words) -> Words:
