@@ -116,6 +116,7 @@ class World:
         schemas: dict[Story, str],
         variants: Sequence[str],
         first_id: int,
+        warm: WarmEtl,
     ) -> None:
         """`first_id`: the pipelines' ids start there; they name replication slots, which are the server's."""
         self.database = database
@@ -123,7 +124,7 @@ class World:
         self.runs: list[Run] = []
         self.refused: dict[Story, psycopg.Error] = {}
         self.role = f"hostile_{database.name}"
-        self._warm = WarmEtl()
+        self._warm = warm
         self.pipelines = {
             variant: self._pipeline(directory / variant, variant, number)
             for number, variant in enumerate(variants, start=first_id)
@@ -243,7 +244,8 @@ class World:
                 ).fetchall()
                 tables = tuple(row[0] for row in rows)
             for table in tables:
-                connection.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE ONLY {table}".encode())
+                statement = f"ALTER PUBLICATION {PUBLICATION} ADD TABLE ONLY {table}"
+                self._execute(connection, schema, statement)
 
     # --- what became of it ----------------------------------------------------------------------------------------
 
@@ -290,8 +292,7 @@ class World:
         }
 
     def close(self) -> None:
-        """Let go of the destinations, the warm process, and the role, which belongs to the server."""
-        self._warm.close()
+        """Let go of the destinations, and of the role, which belongs to the server."""
         for reader in self._readers.values():
             reader.close()
         with self.database.server.connect() as connection:
@@ -429,7 +430,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def outcome(
-    request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    postgres: PostgresServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    warm: WarmEtl,
 ) -> Outcome:
     """What became of this test's story, the same in every pipeline."""
     told = story_of(request.node)
@@ -438,7 +442,9 @@ def outcome(
     worlds = request.config.stash.setdefault(_WORLDS, {})
     if key not in worlds:
         try:
-            worlds[key] = _world(request, postgres, tmp_path_factory, key, 101 + 10 * len(worlds))
+            directory = tmp_path_factory.mktemp(key[0].name)
+            schemas = _schemas(request.session.items, key)
+            worlds[key] = _world(request.session, postgres, directory, schemas, warm)
         except Exception as error:
             worlds[key] = error
             raise
@@ -453,29 +459,35 @@ def outcome(
     return result
 
 
-def _world(
-    request: pytest.FixtureRequest,
-    postgres: PostgresServer,
-    tmp_path_factory: pytest.TempPathFactory,
-    key: tuple[Path, bool],
-    first_id: int,
-) -> World:
-    directory, breaks = key
+def _schemas(items: Sequence[pytest.Item], key: tuple[Path, bool]) -> dict[Story, str]:
+    """The stories that this session tells in one world, and the schema of each."""
     schemas: dict[Story, str] = {}
-    for item in request.session.items:
+    for item in items:
         told = story_of(item)
         if told is not None and (item.path.parent, told.breaks) == key and told not in schemas:
             title = re.sub(r"\W+", "_", item.name.removeprefix("test_"))
-            schemas[told] = f"s{len(schemas):03}_{title}"[:56]
+            schemas[told] = f"s{len(schemas):03}_{title}"[:50]
+    return schemas
+
+
+def _world(
+    session: pytest.Session,
+    postgres: PostgresServer,
+    directory: Path,
+    schemas: dict[Story, str],
+    warm: WarmEtl,
+) -> World:
     database = Database(postgres, f"etl_{secrets.token_hex(6)}")
     postgres.create_database(database.name)
+    breaks = any(told.breaks for told in schemas)
     variants = ["plain", "crashed"] if breaks else ["plain", "crashed", "live"]
-    world = World(database, tmp_path_factory.mktemp(directory.name), schemas, variants, first_id)
+    first_id = 101 + 10 * len(session.config.stash[_WORLDS])
+    world = World(database, directory, schemas, variants, first_id, warm)
 
     def leave() -> None:
         postgres.drop_database(database.name)
         world.close()
 
-    request.session.addfinalizer(leave)
+    session.addfinalizer(leave)
     world.tell()
     return world

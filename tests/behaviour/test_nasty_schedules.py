@@ -189,10 +189,125 @@ class TestN10ATableSwap:
         assert error.count("oid ") >= 2
 
     def test_mixes_no_row_of_the_new_table_into_the_old_one(self, outcome: Outcome):
-        assert all(a != "new" and id_ < 100 for id_, a, _ in outcome.rows("items"))
+        assert outcome.rows("items") == [(1, "a1", "c1"), (2, "a2", "c2")]
 
     def test_leaves_the_other_tables_flowing(self, outcome: Outcome):
         outcome.assert_same("others")
+
+
+# --- more of the kind ------------------------------------------------------------------------------------------------
+
+
+@story(
+    [*ITEMS, "CREATE MATERIALIZED VIEW shown AS SELECT * FROM items", "CREATE UNIQUE INDEX ON shown (id)"],
+    when=[
+        "INSERT INTO items VALUES (2, 'a2', 'c2')",
+        "REFRESH MATERIALIZED VIEW CONCURRENTLY shown",
+        "INSERT INTO items VALUES (3, 'a3', 'c3')",
+        "REFRESH MATERIALIZED VIEW shown",
+        "VACUUM FULL items",
+        "CLUSTER items USING items_pkey",
+        "INSERT INTO items VALUES (4, 'a4', 'c4')",
+        "REINDEX TABLE items",
+        "ANALYZE items",
+        "DELETE FROM items WHERE id = 2",
+    ],
+)
+def test_refreshes_and_rewrites_are_no_changes(outcome: Outcome):
+    assert outcome.changes("items") == 0
+    outcome.assert_same("items")
+
+
+@story(
+    ["CREATE TABLE items (id int PRIMARY KEY)", "CREATE TABLE others (id int PRIMARY KEY, a int)"],
+    when=[
+        # rows of COPY share one WAL record, and so one LSN
+        "COPY items FROM PROGRAM 'seq 1 500'",
+        "ALTER TABLE items ADD COLUMN a int DEFAULT 1",
+        (
+            "COPY items (id) FROM PROGRAM 'seq 501 900'",
+            "ALTER TABLE items DROP COLUMN a",
+            "COPY items FROM PROGRAM 'seq 901 950'",
+        ),
+        "DELETE FROM items WHERE id % 7 = 0",
+        (
+            "INSERT INTO others SELECT i, 0 FROM generate_series(1, 3000) i",
+            "UPDATE others SET a = a + 1",
+            "UPDATE others SET id = -id WHERE id % 2 = 0",
+            "DELETE FROM others WHERE id % 3 = 0",
+            "INSERT INTO others SELECT id, 9 FROM items WHERE id % 3 = 0 ON CONFLICT (id) DO UPDATE SET a = 9",
+            "UPDATE others SET a = a + 1",
+        ),
+    ],
+)
+def test_rows_that_share_an_lsn_and_rows_that_change_often_in_one_transaction(outcome: Outcome):
+    outcome.assert_same("items")
+    outcome.assert_same("others")
+
+
+@story(
+    ITEMS,
+    when=[
+        """DO $$ BEGIN
+            FOR i IN 1..150 LOOP
+                BEGIN
+                    INSERT INTO items VALUES (1000 + i, 'a', 'c');
+                    IF i % 50 = 0 THEN EXECUTE format('ALTER TABLE items ADD COLUMN x%s int', i); END IF;
+                    IF i % 3 = 0 THEN RAISE 'undo'; END IF;
+                EXCEPTION WHEN raise_exception THEN NULL;
+                END;
+            END LOOP;
+        END $$""",
+        "INSERT INTO items (id) VALUES (2)",
+    ],
+)
+def test_many_subtransactions_some_with_ddl_and_some_undone(outcome: Outcome):
+    assert outcome.names("items") == ["id", "a", "c", "x50", "x100"]
+    outcome.assert_same("items")
+
+
+@story(
+    [f"CREATE TABLE items (id int PRIMARY KEY, {', '.join(f'c{n} int DEFAULT {n}' for n in range(200))})"],
+    when=[
+        "INSERT INTO items (id) VALUES (1)",
+        "ALTER TABLE items " + ", ".join(f"DROP COLUMN c{n}" for n in range(0, 200, 2)),
+        "ALTER TABLE items " + ", ".join(f"ADD COLUMN d{n} text DEFAULT 'd{n}'" for n in range(100)),
+        "INSERT INTO items (id) VALUES (2)",
+        "UPDATE items SET c1 = -1, d1 = 'changed'",
+    ],
+)
+def test_hundreds_of_columns_change_at_once(outcome: Outcome):
+    assert outcome.changes("items") == 1
+    outcome.assert_same("items")
+
+
+# --- several sessions at once ----------------------------------------------------------------------------------------
+
+
+def test_schema_messages_of_concurrent_transactions_do_not_come_in_commit_order(pipeline: PipelineUnderTest):
+    pipeline.sql(*(f"CREATE TABLE {table} (id int PRIMARY KEY, a text)" for table in "xyz"))
+    pipeline.publish("x", "y", "z")
+    pipeline.once()
+    with pipeline.database.connect() as first, pipeline.database.connect() as second:
+        for connection in (first, second):
+            connection.execute("BEGIN")
+        first.execute("INSERT INTO z VALUES (1, 'z1')")
+        first.execute("ALTER TABLE x RENAME COLUMN a TO b")
+        second.execute("ALTER TABLE y ADD COLUMN b int")
+        second.execute("INSERT INTO z VALUES (2, 'z2')")
+        first.execute("INSERT INTO x VALUES (1, 'x1')")
+        second.execute("INSERT INTO y VALUES (1, 'y1', 1)")
+        second.execute("COMMIT")
+        pipeline.sql("ALTER TABLE y DROP COLUMN a", "INSERT INTO y VALUES (2, 2)")
+        first.execute("ALTER TABLE x ADD COLUMN a int")
+        first.execute("INSERT INTO y VALUES (3, 3)")
+        first.execute("INSERT INTO x VALUES (2, 'x2', 2)")
+        first.execute("COMMIT")
+    pipeline.sql("INSERT INTO x VALUES (3, 'x3', 3)")
+    assert pipeline.once(failpoints="stream.after_write=kill", check=False).code == -9
+    pipeline.once()
+    for table in "xyz":
+        pipeline.assert_equal(f"public.{table}")
 
 
 # --- during the copy -------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from etl.source.install import install
 from etl.testing.harness import PipelineUnderTest
 from etl.testing.postgres import Database, PostgresServer
+from etl.testing.warm import WarmEtl
 from tests.contract.trigger_stream import Source
 from tests.stories import outcome, pytest_collection_modifyitems
 
@@ -48,3 +49,9 @@ def own_source(postgres: PostgresServer, installed: str) -> Iterator[Source]:
     with postgres.database(template=installed) as database, Source(database) as own:
         own.clear()
         yield own
+
+
+@pytest.fixture
+def pipeline(database: Database, tmp_path: Path, warm: WarmEtl) -> PipelineUnderTest:
+    """A pipeline whose source database is the test's own, the triggers not yet there."""
+    return PipelineUnderTest(database, tmp_path, warm=warm)

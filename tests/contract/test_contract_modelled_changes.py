@@ -72,8 +72,10 @@ def test_set_not_null_is_detected_but_not_applied(outcome: Outcome):
         "INSERT INTO items VALUES (1, 'one')",
     ],
     when=[
-        "ALTER TABLE items ADD COLUMN d text DEFAULT 'd', DROP COLUMN b, ALTER COLUMN c SET DEFAULT 2,"
-        " ALTER COLUMN a SET NOT NULL, ADD COLUMN e int",
+        (
+            "ALTER TABLE items ADD COLUMN d text DEFAULT 'd', DROP COLUMN b, ALTER COLUMN c SET DEFAULT 2,"
+            " ALTER COLUMN a SET NOT NULL, ADD COLUMN e int"
+        ),
         "INSERT INTO items (id, a, e) VALUES (2, 'two', 5)",
     ],
 )

@@ -1,0 +1,144 @@
+"""One table that cannot go on: a named error, nothing wrong written, and the other tables flow on."""
+
+from __future__ import annotations
+
+from tests.stories import Outcome, story
+
+OTHERS = "CREATE TABLE others (id int PRIMARY KEY, a text)"
+
+
+def assert_others_flow(outcome: Outcome) -> None:
+    assert outcome.error("others") is None
+    outcome.assert_same("others")
+
+
+@story(
+    [OTHERS, "CREATE TABLE items (id int PRIMARY KEY, n int, m int)", "INSERT INTO items VALUES (1, 1, 1)"],
+    when=[
+        "ALTER TABLE items ALTER COLUMN n TYPE bigint, ALTER COLUMN m TYPE text",
+        "INSERT INTO items VALUES (2, 2, '2')",
+        "INSERT INTO others VALUES (1, 'one')",
+        "INSERT INTO items VALUES (3, 3, 'three')",
+        "INSERT INTO items VALUES (4, 4, '4')",
+        "INSERT INTO others VALUES (2, 'two')",
+        "ALTER TABLE others ADD COLUMN b int",
+        "INSERT INTO others VALUES (3, 'three', 3)",
+    ],
+    later=["INSERT INTO others VALUES (4, 'four', 4)", "INSERT INTO items VALUES (5, 5, '5')"],
+    breaks=True,
+)
+class TestAValueThatTheColumnCannotTakeAfterATypeChange:
+    def test_fails_the_table_and_names_the_column(self, outcome: Outcome):
+        error = outcome.error("items")
+        assert error is not None
+        assert "'m'" in error
+        assert "INTEGER" in error
+
+    def test_tells_no_value(self, outcome: Outcome):
+        assert all("three" not in line["error"] for line in outcome.logged("table_failed", "items"))
+
+    def test_writes_nothing_after_it(self, outcome: Outcome):
+        assert {row[0] for row in outcome.rows("items", "id")} <= {1, 2}
+
+    def test_leaves_the_other_tables_flowing_also_over_schema_changes_and_restarts(self, outcome: Outcome):
+        assert_others_flow(outcome)
+
+    def test_keeps_its_changes_in_the_slot(self, outcome: Outcome):
+        slot = f"supabase_etl_apply_{outcome.pipeline_id}"
+        held = outcome.source(
+            "SELECT pg_current_wal_lsn() > confirmed_flush_lsn FROM pg_replication_slots"
+            f" WHERE slot_name = '{slot}'"
+        )
+        assert held == [(True,)]
+
+
+@story(
+    [
+        OTHERS,
+        'CREATE TABLE items (id int PRIMARY KEY, a text, "A" text)',
+        "INSERT INTO items VALUES (1, 'x', 'y')",
+    ],
+    when=["INSERT INTO items VALUES (2, 'x', 'y')", "INSERT INTO others VALUES (1, 'one')"],
+    breaks=True,
+)
+def test_columns_that_are_one_name_to_the_destination_fail_the_copy_of_their_table_alone(outcome: Outcome):
+    error = outcome.error("items")
+    assert error is not None
+    assert "'a'" in error
+    assert "'A'" in error
+    assert outcome.tables() == ["others"]
+    assert_others_flow(outcome)
+
+
+@story(
+    [OTHERS, "CREATE TABLE items (id int PRIMARY KEY, a text)", "INSERT INTO items VALUES (1, 'one')"],
+    when=[
+        'ALTER TABLE items ADD COLUMN "A" text',
+        "INSERT INTO items VALUES (2, 'two', 'TWO')",
+        "INSERT INTO others VALUES (1, 'one')",
+    ],
+    breaks=True,
+)
+def test_an_added_column_that_collides_with_another_fails_the_table_and_leaves_its_schema(outcome: Outcome):
+    assert outcome.error("items") is not None
+    assert outcome.rows("items") == [(1, "one")]
+    assert_others_flow(outcome)
+
+
+@story(
+    [
+        OTHERS,
+        "CREATE TABLE items (id int PRIMARY KEY)",
+        'CREATE TABLE "Items" (id int PRIMARY KEY)',
+        "INSERT INTO items VALUES (1)",
+        'INSERT INTO "Items" VALUES (2)',
+    ],
+    when=[
+        "INSERT INTO items VALUES (10)",
+        'INSERT INTO "Items" VALUES (20)',
+        "INSERT INTO others VALUES (1, 'x')",
+    ],
+    breaks=True,
+)
+def test_two_tables_that_are_one_name_to_the_destination_are_never_merged(outcome: Outcome):
+    failed = [table for table in ("items", "Items") if outcome.error(table) is not None]
+    assert len(failed) == 1
+    (table,) = outcome.tables()[:1] if len(outcome.tables()) == 2 else []
+    expected = {"items": [(1,), (10,)], "Items": [(2,), (20,)]}
+    assert outcome.rows(table) == expected[table]
+    assert_others_flow(outcome)
+
+
+@story(
+    [OTHERS, "CREATE TABLE items (id int PRIMARY KEY, _etl_op text)"],
+    when=["INSERT INTO items VALUES (1, 'x')", "INSERT INTO others VALUES (1, 'one')"],
+    changelog=["items"],
+    breaks=True,
+)
+def test_a_column_with_a_name_of_ours_is_refused_by_name_in_a_changelog(outcome: Outcome):
+    error = outcome.error("items")
+    assert error is not None
+    assert "_etl_op" in error
+    assert_others_flow(outcome)
+
+
+@story(
+    [
+        OTHERS,
+        "CREATE TABLE items (id int PRIMARY KEY, a text)",
+        "INSERT INTO items VALUES (1, 'one'), (2, 'two')",
+    ],
+    when=[
+        "ALTER TABLE items ADD COLUMN k int GENERATED ALWAYS AS IDENTITY",
+        "ALTER TABLE items DROP CONSTRAINT items_pkey, ADD PRIMARY KEY (k)",
+        "UPDATE items SET a = 'changed' WHERE id = 1",
+        "INSERT INTO others VALUES (1, 'one')",
+    ],
+    breaks=True,
+)
+def test_a_key_that_existing_rows_have_no_value_for_fails_the_table(outcome: Outcome):
+    error = outcome.error("items")
+    assert error is not None
+    assert "k" in error
+    assert outcome.rows("items", "id, a") == [(1, "one"), (2, "two")]
+    assert_others_flow(outcome)
