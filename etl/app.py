@@ -45,10 +45,10 @@ def run_replicate(
     supervisor = Supervisor(context, prepare_source=lambda: _prepare_source(context), target=target)
     with _signals(context):
         supervisor.run()
-    errors = supervisor.tables.errors if supervisor.tables is not None else {}
-    if errors and target is not None:
-        for error in errors.values():
-            _log.error("table_errored", table=error.table, error=error.message, hint=error.hint)
+    tables = supervisor.tables
+    if tables is not None and tables.errors and target is not None:
+        for oid, error in tables.errors.items():
+            _log.error("table_errored", table=tables.names().get(oid), error=error.message, hint=error.hint)
         return ExitCode.UNEXPECTED
     return ExitCode.OK
 

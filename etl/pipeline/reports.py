@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from etl.config.models import PipelineConfig
 from etl.config.reports import PipelineStatus, SchemaLogEntry, SlotStatus, TableStatus
 from etl.errors import ConfigError
 from etl.schema.diff import ColumnChange, Modification, diff
 from etl.schema.table import ReplicatedTableSchema, TableSchema
+from etl.source.catalog import table_names
 from etl.source.connection import connect_query
 from etl.source.slots import apply_slot_name, slot_state
 from etl.store.base import StateStore
@@ -103,11 +106,21 @@ def _slot(config: PipelineConfig) -> SlotStatus:
     )
 
 
+def _names(config: PipelineConfig, oids: Sequence[int]) -> dict[int, str]:
+    """What the source calls tables that were never described; without those that are gone."""
+    if not oids:
+        return {}
+    parameters = config.source.parameters()
+    with connect_query(parameters, f"status:{config.pipeline.id}") as connection:
+        return table_names(connection, parameters, oids)
+
+
 def _tables(config: PipelineConfig, store: StateStore) -> tuple[TableStatus, ...]:
+    states, records = store.table_states(), store.destination_records()
     names = {schema.oid: schema.qualified_name for schema in store.schemas()}
-    records = store.destination_records()
+    names |= _names(config, [oid for oid in states if oid not in names])
     tables = []
-    for oid, state in store.table_states().items():
+    for oid, state in states.items():
         record, name = records.get(oid), names.get(oid, f"oid {oid}")
         tables.append(
             TableStatus(

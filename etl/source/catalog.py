@@ -36,6 +36,17 @@ def describe_table(connection: Connection, parameters: Mapping[str, str], oid: i
     )
 
 
+def table_names(connection: Connection, parameters: Mapping[str, str], oids: Sequence[int]) -> dict[int, str]:
+    """Oid → ``schema.name``, of the tables that exist today."""
+    with translated(parameters):
+        rows = connection.execute(
+            "SELECT c.oid::bigint, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE c.oid = ANY(%s::oid[])",
+            (list(oids),),
+        ).fetchall()
+    return {oid: f"{schema}.{name}" for oid, schema, name in rows}
+
+
 def catalog_columns(
     connection: Connection, parameters: Mapping[str, str], oid: int, listed: Sequence[str] | None
 ) -> list[CatalogColumn]:

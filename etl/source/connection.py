@@ -157,11 +157,7 @@ _BY_SQLSTATE: Mapping[str, tuple[type[EtlError], str]] = {
 _AT_CONNECT: tuple[tuple[str, type[EtlError], str], ...] = (
     ("password authentication failed", SourceAuthenticationError, "check source.user and source.password"),
     ("no password supplied", SourceAuthenticationError, "set source.password, PGPASSWORD or a .pgpass entry"),
-    (
-        "no pg_hba.conf entry",
-        SourceAuthenticationError,
-        "allow this host and role in the server's pg_hba.conf",
-    ),
+    ("pg_hba.conf", SourceAuthenticationError, "allow this host and role in the server's pg_hba.conf"),
     ("must be superuser or replication role", SourcePrivilegeError, "ALTER ROLE … REPLICATION"),
     ("permission denied to start WAL sender", SourcePrivilegeError, "ALTER ROLE … REPLICATION"),
     (

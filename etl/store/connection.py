@@ -52,7 +52,7 @@ SELECT EXISTS (
 _REFUSALS = (
     ("password authentication failed", "check the store's user and password"),
     ("no password supplied", "set the store's password, PGPASSWORD or a .pgpass entry"),
-    ("no pg_hba.conf entry", "allow this host and role in the server's pg_hba.conf"),
+    ("pg_hba.conf", "allow this host and role in the server's pg_hba.conf"),
     ("root certificate", "name a file with trusted certificates under sslrootcert"),
     ("certificate verify failed", "check sslrootcert and the server's certificate"),
     ("does not match host name", "the server's certificate names another host; see sslmode"),

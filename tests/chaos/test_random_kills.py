@@ -37,6 +37,7 @@ def live(daemon: Daemon, chance: random.Random) -> None:
 @pytest.mark.timeout(SECONDS_A_KILL * (KILLS + 2))
 def test_kills_at_random_moments_under_load_lose_and_double_nothing(pipeline: PipelineUnderTest):
     """From the copy on, with two writers whose transactions interleave."""
+    print(f"ETL_CHAOS_SEED={SEED}")
     chance = random.Random(SEED)  # noqa: S311 - no secret
     workloads = [Workload(SEED, "a"), Workload(SEED + 1, "b")]
     tables = begin(pipeline, *workloads)
@@ -55,6 +56,7 @@ def test_kills_at_random_moments_under_load_lose_and_double_nothing(pipeline: Pi
 
 @pytest.mark.timeout(SECONDS_A_KILL * (KILLS + 2))
 def test_sigterm_at_a_random_moment_ends_with_0_in_time_and_loses_nothing(pipeline: PipelineUnderTest):
+    print(f"ETL_CHAOS_SEED={SEED}")
     chance = random.Random(SEED + 2)  # noqa: S311 - no secret
     workload = Workload(SEED + 2)
     tables = begin(pipeline, workload)

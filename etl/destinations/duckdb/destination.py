@@ -60,7 +60,11 @@ class DuckDBDestination(Destination):
         """Open the file and close it again; one that does not exist yet must be creatable."""
         path = self._settings.path
         if path.exists():
-            Session(self._settings).close()
+            session = Session(self._settings)
+            try:
+                Housekeeping(session, pipeline_id=0, epoch=0).check_versions()
+            finally:
+                session.close()
             return f"{path} can be opened"
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         if not os.access(folder, os.W_OK):

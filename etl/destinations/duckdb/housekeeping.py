@@ -61,7 +61,7 @@ class Housekeeping:
                 self._session.run(
                     f"CREATE TABLE IF NOT EXISTS {quote(self._session.catalog)}.{SCHEMA}.{table} ({columns})"
                 )
-            self._check_versions()
+            self.check_versions()
             stored = self._stored_epoch()
             if stored is None:
                 self._session.run(
@@ -74,6 +74,21 @@ class Housekeeping:
                 f"UPDATE {self._pipeline} SET epoch = ? WHERE pipeline_id = ?",
                 (self._epoch, self._pipeline_id),
             )
+
+    def check_versions(self) -> None:
+        """Refuse what a newer version wrote; a file without our schema is fine. Raises `DestinationVersionError`."""
+        ours = "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'pipeline'"
+        if not self._session.rows(ours, (self._session.catalog, SCHEMA)):
+            return
+        rows = self._session.rows(f"SELECT max(format_version), max(ordinal_rule) FROM {self._pipeline}")
+        for stored, known, what in zip(
+            rows[0], (FORMAT_VERSION, ORDINAL_RULE), ("format", "ordinal rule"), strict=True
+        ):
+            if stored is not None and stored > known:
+                raise DestinationVersionError(
+                    f"{self._session.path} was written with {what} {stored}; this version knows {known}",
+                    hint="upgrade etl, or name another path",
+                )
 
     def fence(self) -> None:
         """Make this transaction conflict with any other owner's. Raises `DestinationFencedError`."""
@@ -165,17 +180,6 @@ class Housekeeping:
                 f"INSERT INTO {self._unrepresentable} SELECT ?, ?, c0, c1, c2, c3 FROM {source}",
                 (self._pipeline_id, oid),
             )
-
-    def _check_versions(self) -> None:
-        rows = self._session.rows(f"SELECT max(format_version), max(ordinal_rule) FROM {self._pipeline}")
-        for stored, ours, what in zip(
-            rows[0], (FORMAT_VERSION, ORDINAL_RULE), ("format", "ordinal rule"), strict=True
-        ):
-            if stored is not None and stored > ours:
-                raise DestinationVersionError(
-                    f"{self._session.path} was written with {what} {stored}; this version knows {ours}",
-                    hint="upgrade etl, or name another path",
-                )
 
     def _stored_epoch(self) -> int | None:
         rows = self._session.rows(
