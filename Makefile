@@ -9,12 +9,16 @@ PYTHON := $(BIN)/python
 STAMP := .venv/.installed
 LOCKS := requirements-build.lock requirements-dev.lock
 PYTEST_ARGS ?=
+# a file's tests stay together: many share one source and one run of the pipeline
+PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile
 BENCH_ARGS ?=
+KILLS ?= 200
+SEED ?= $(shell date +%s)
 
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test lint format structure bench lock clean
+.PHONY: help setup demo test chaos lint format structure bench lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,7 +34,10 @@ demo: setup ## Stream a real Postgres, schema changes included, into DuckDB and 
 	@$(PYTHON) examples/demo.py
 
 test: setup ## Run the whole suite (PYTEST_ARGS="-k name" narrows it)
-	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+	@$(PYTEST) $(PYTEST_ARGS)
+
+chaos: setup ## Kill the pipeline at random for long (KILLS=500 SEED=7 choose how often, and which moments)
+	@ETL_CHAOS_KILLS=$(KILLS) ETL_CHAOS_SEED=$(SEED) $(PYTHON) -m pytest -m chaos $(PYTEST_ARGS)
 
 lint: setup ## Check style, format, types and the direction of imports
 	@$(BIN)/ruff check .
