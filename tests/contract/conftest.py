@@ -55,3 +55,14 @@ def own_source(postgres: PostgresServer, installed: str) -> Iterator[Source]:
 def pipeline(database: Database, tmp_path: Path, warm: WarmEtl) -> PipelineUnderTest:
     """A pipeline whose source database is the test's own, the triggers not yet there."""
     return PipelineUnderTest(database, tmp_path, warm=warm)
+
+
+@pytest.fixture
+def orders(source: Source) -> Source:
+    """The same with a published table `orders`."""
+    source.run(
+        "CREATE TABLE orders (id bigint PRIMARY KEY, state text DEFAULT 'new', qty int NOT NULL DEFAULT 1)",
+        "ALTER PUBLICATION p ADD TABLE orders",
+    )
+    source.events()
+    return source

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
 from etl.source.install import install
-from etl.testing.postgres import PostgresServer, start_postgres
+from etl.testing.postgres import start_postgres
 from tests.contract.trigger_stream import Message, Source, column, names
 
 KB = 1024
@@ -83,81 +82,6 @@ def test_names_of_any_kind_come_through(source: Source):
     source.run(f"ALTER TABLE {quoted} RENAME COLUMN a TO {quoted}")
     payload = source.message()
     assert (payload["relname"], names(payload)) == (name, [name])
-
-
-# --- encodings --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def encoded(postgres: PostgresServer, request: pytest.FixtureRequest) -> Iterator[Source]:
-    """A database in the encoding the test names, spoken to in bytes."""
-    with (
-        postgres.database(
-            encoding=request.param, template="template0", lc_collate="C", lc_ctype="C"
-        ) as database,
-        Source(database) as source,
-    ):
-        install(source.connection)
-        source.clear()
-        created(source)
-        yield source
-
-
-def execute_bytes(source: Source, statement: bytes) -> None:
-    """The statement as the server stores it."""
-    with source.database.connect(options="-c client_encoding=SQL_ASCII") as connection:
-        connection.execute(statement)
-
-
-@pytest.mark.parametrize("encoded", ["LATIN1"], indirect=True)
-def test_a_latin1_database_is_described_in_utf8(encoded: Source):
-    execute_bytes(encoded, "ALTER TABLE t ADD COLUMN café text DEFAULT 'crème'".encode("latin-1"))
-    payload = encoded.message()
-    assert names(payload) == ["a", "café"]
-    assert column(payload, "café")["default_expression"] == "'crème'::text"
-    assert "crème" in payload["current_query"]
-
-
-@pytest.mark.parametrize("encoded", ["SQL_ASCII"], indirect=True)
-def test_utf8_in_a_database_without_encoding_comes_through(encoded: Source):
-    execute_bytes(encoded, "ALTER TABLE t ADD COLUMN café text DEFAULT 'crème'".encode())
-    payload = encoded.message()
-    assert column(payload, "café")["missing_value"] == "crème"
-
-
-@pytest.mark.parametrize("encoded", ["SQL_ASCII"], indirect=True)
-def test_other_bytes_in_the_statement_of_a_database_without_encoding_are_escaped(encoded: Source):
-    execute_bytes(encoded, b"ALTER TABLE t ADD COLUMN b int /* caf\xe9 \\ */")
-    payload = encoded.message()
-    assert names(payload) == ["a", "b"]
-    assert payload["current_query"] == "ALTER TABLE t ADD COLUMN b int /* caf\\351 \\\\ */"
-
-
-@pytest.mark.parametrize("encoded", ["SQL_ASCII"], indirect=True)
-def test_a_default_in_unknown_bytes_is_left_out_and_marked(encoded: Source):
-    execute_bytes(
-        encoded, b"ALTER TABLE t ADD COLUMN b text DEFAULT 'caf\xe9', ADD COLUMN c text DEFAULT 'plain'"
-    )
-    payload = encoded.message()
-    marks = ("default_expression", "default_truncated", "missing_value", "missing_truncated")
-    assert [column(payload, "b")[mark] for mark in marks] == [None, True, None, True]
-    assert [column(payload, "c")[mark] for mark in marks] == ["'plain'::text", False, "plain", False]
-
-
-@pytest.mark.parametrize("encoded", ["SQL_ASCII"], indirect=True)
-def test_a_name_in_unknown_bytes_cannot_be_told_and_the_message_says_so(encoded: Source):
-    execute_bytes(encoded, b'ALTER TABLE t ADD COLUMN "caf\xe9" int')
-    payload = encoded.message()
-    assert payload["oid"] == encoded.oid("t")
-    assert payload["error"]["sqlstate"] == "22021"
-
-
-@pytest.mark.parametrize("encoded", ["WIN1252"], indirect=True)
-def test_a_character_that_utf8_lacks_is_left_out(encoded: Source):
-    execute_bytes(encoded, b"ALTER TABLE t ADD COLUMN b text DEFAULT 'x\x81'")
-    payload = encoded.message()
-    assert names(payload) == ["a", "b"]
-    assert column(payload, "b")["default_truncated"] is True
 
 
 # --- what the session has set -----------------------------------------------------------------------------------

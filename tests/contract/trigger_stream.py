@@ -18,6 +18,14 @@ from etl.testing.postgres import Database
 
 PREFIX = "supabase_etl_ddl"
 
+#: A root with a branch and leaves on two levels.
+TREE = (
+    "CREATE TABLE root (id int, v int) PARTITION BY RANGE (id)",
+    "CREATE TABLE branch PARTITION OF root FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)",
+    "CREATE TABLE leaf PARTITION OF branch FOR VALUES FROM (0) TO (5)",
+    "CREATE TABLE twig PARTITION OF root FOR VALUES FROM (10) TO (20)",
+)
+
 _CLEAR = """
 DO $$
 DECLARE
