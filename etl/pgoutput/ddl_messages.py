@@ -7,7 +7,7 @@ unsigned messages. A message that *is* signed and cannot be read stops the pipel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -42,11 +42,21 @@ class DdlNotice:
 
 
 class DdlMessages:
-    """Reads messages under the signing keys of the source: key id → secret."""
+    """Reads messages under the signing keys of the source: key id → secret.
 
-    def __init__(self, keys: Mapping[int, bytes], *, allow_unsigned: bool = False) -> None:
+    `reload` is asked for the keys of now when a message names a key that is not known: one was made meanwhile.
+    """
+
+    def __init__(
+        self,
+        keys: Mapping[int, bytes],
+        *,
+        allow_unsigned: bool = False,
+        reload: Callable[[], Mapping[int, bytes]] | None = None,
+    ) -> None:
         self._keys = dict(keys)
         self._allow_unsigned = allow_unsigned
+        self._reload = reload
 
     def read(self, message: LogicalMessage, xid: int) -> tuple[DdlNotice | None, SchemaMessage | None]:
         """The notice to report, and the schema change to act on; (None, None) for other prefixes.
@@ -60,6 +70,8 @@ class DdlMessages:
         payload, signature = split_signed(message.content)
         if signature is None:
             return self._unsigned(payload)
+        if signature.key_id not in self._keys and self._reload is not None:
+            self._keys = dict(self._reload())
         if not verify(payload, signature, self._keys):
             return DdlNotice(DdlOutcome.FORGED), None
         parsed = parse_schema_message(payload)

@@ -114,15 +114,22 @@ class Session:
 
     def _assembler(self) -> Assembler:
         context = self._context
-        with connect_query(context.parameters, f"apply:{context.pipeline_id}") as connection:
-            keys = load_signing_keys(connection)
         return Assembler(
             self._prepared.tables.streaming(),
             SchemaCatalog(context.store.schemas()),
-            DdlMessages(keys, allow_unsigned=context.config.source.allow_unsigned_ddl),
+            DdlMessages(
+                self._signing_keys(),
+                allow_unsigned=context.config.source.allow_unsigned_ddl,
+                reload=self._signing_keys,
+            ),
             explainer(context),
             context.type_options,
         )
+
+    def _signing_keys(self) -> dict[int, bytes]:
+        context = self._context
+        with connect_query(context.parameters, f"apply:{context.pipeline_id}") as connection:
+            return load_signing_keys(connection)
 
     def _reader(self) -> Reader:
         context = self._context
