@@ -112,7 +112,7 @@ class Supervisor:
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_timed),
             wait=tenacity.wait_exponential_jitter(
-                initial=retry.initial_delay_ms / 1000,
+                multiplier=retry.initial_delay_ms / 1000,
                 max=retry.max_delay_ms / 1000,
                 jitter=retry.initial_delay_ms / 1000,
             ),

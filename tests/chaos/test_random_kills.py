@@ -19,7 +19,7 @@ from tests.chaos.steps import begin, end
 pytestmark = pytest.mark.chaos
 
 KILLS = int(os.environ.get("ETL_CHAOS_KILLS", "8"))
-SEED = int(os.environ.get("ETL_CHAOS_SEED", "20261130"))
+SEEDS = [int(os.environ.get("ETL_CHAOS_SEED", "20261130"))]
 SECONDS_A_KILL = 60
 #: How many of the moments come after the stream has started.
 STREAMING = 0.7
@@ -34,12 +34,12 @@ def live(daemon: Daemon, chance: random.Random) -> None:
     daemon.wait_until(lambda: time.monotonic() >= until, f"{seconds:.1f} s of work")
 
 
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.timeout(SECONDS_A_KILL * (KILLS + 2))
-def test_kills_at_random_moments_under_load_lose_and_double_nothing(pipeline: PipelineUnderTest):
+def test_kills_at_random_moments_under_load_lose_and_double_nothing(pipeline: PipelineUnderTest, seed: int):
     """From the copy on, with two writers whose transactions interleave."""
-    print(f"ETL_CHAOS_SEED={SEED}")
-    chance = random.Random(SEED)  # noqa: S311 - no secret
-    workloads = [Workload(SEED, "a"), Workload(SEED + 1, "b")]
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    workloads = [Workload(seed, "a"), Workload(seed + 1, "b")]
     tables = begin(pipeline, *workloads)
     with (
         Writer(pipeline.database, workloads[0], pause_s=0.05),
@@ -54,11 +54,13 @@ def test_kills_at_random_moments_under_load_lose_and_double_nothing(pipeline: Pi
     pipeline.assert_settled(*tables)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.timeout(SECONDS_A_KILL * (KILLS + 2))
-def test_sigterm_at_a_random_moment_ends_with_0_in_time_and_loses_nothing(pipeline: PipelineUnderTest):
-    print(f"ETL_CHAOS_SEED={SEED}")
-    chance = random.Random(SEED + 2)  # noqa: S311 - no secret
-    workload = Workload(SEED + 2)
+def test_sigterm_at_a_random_moment_ends_with_0_in_time_and_loses_nothing(
+    pipeline: PipelineUnderTest, seed: int
+):
+    chance = random.Random(seed + 2)  # noqa: S311 - no secret
+    workload = Workload(seed + 2)
     tables = begin(pipeline, workload)
     with Writer(pipeline.database, workload, pause_s=0.02):
         for _ in range(max(KILLS // 2, 4)):
