@@ -76,6 +76,18 @@ class KeylessRules:
             assert not world.write([stream.rows(wider, Delete({"a": 1, "b": "x", "d": "dd"}))]).unmatched
             assert world.rows(wider) == multiset(rest)
 
+    def test_a_row_copied_with_the_missing_value_is_found_when_an_older_server_sends_null(
+        self, kit: DestinationKit
+    ) -> None:
+        wider = altered(LOG, *LOG.columns, column("d", 3, missing_value="dd"))
+        world, stream = (
+            _world(kit, wider, [{"a": 1, "b": "x", "d": "dd"}, {"a": 1, "b": "x", "d": "no"}]),
+            Stream(),
+        )
+        if world is not None:
+            assert not world.write([stream.rows(wider, Delete({"a": 1, "b": "x", "d": None}))]).unmatched
+            assert world.rows(wider) == multiset([{"a": 1, "b": "x", "d": "no"}])
+
     @pytest.mark.parametrize("identity", [ReplicaIdentity.NOTHING, ReplicaIdentity.DEFAULT])
     def test_a_table_without_identity_only_grows(
         self, kit: DestinationKit, identity: ReplicaIdentity
