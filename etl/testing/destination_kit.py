@@ -51,7 +51,7 @@ class DestinationKit(ABC):
     """One empty storage and how to get at it. Everything it hands out is over that same storage."""
 
     #: How many examples the random rules try; a destination with slow commits may try fewer.
-    examples: int = 40
+    examples: int = 30
 
     @abstractmethod
     def connect(self) -> Destination:

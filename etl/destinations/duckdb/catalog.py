@@ -38,6 +38,8 @@ from etl.schema.types import TypeOptions
 _TAG: Final = re.compile(r"pg:(?P<oid>\d+)\.(?P<attnum>\d+)")
 #: The comment on columns that belong to no source column.
 _METADATA: Final = "etl:metadata"
+#: DuckDB's own column, unless the table has one of that name.
+_ROW_NUMBER: Final = "rowid"
 _RESERVED_SCHEMAS: Final = {SCHEMA, "information_schema", "pg_catalog"}
 
 
@@ -103,6 +105,13 @@ class Catalog:
                     table=table.name,
                 )
             seen[key] = f"column {column.name!r}"
+        counted = table.mode is TableMode.MIRROR and not schema.key_columns and schema.old_image_is_full
+        if counted and _ROW_NUMBER in seen:
+            raise DestinationTableError(
+                f"{seen[_ROW_NUMBER]} hides the row number by which DuckDB tells equal rows apart",
+                hint="rename the column, give the table a primary key, or keep it in changelog mode",
+                table=table.name,
+            )
 
     def check_existing_rows(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
         """Raise `DestinationTableError` when rows have no value for a key column."""
@@ -186,16 +195,13 @@ class Catalog:
 
         A schema may be there already in another case than this table's source spells it.
         """
-        same = "translate({}, ?, ?) = ?"
-        schema, name = split_name(table.name)
+        schema, name = map(same_name, split_name(table.name))
+        same = f"translate({{}}, '{ascii_uppercase}', '{ascii_lowercase}') = {{}}"
         return self._session.rows(
-            "SELECT column_name, data_type, column_default, comment FROM duckdb_columns() WHERE database_name = ?"
-            f" AND {same.format('schema_name')} AND {same.format('table_name')} ORDER BY column_index",
-            (
-                self._session.catalog,
-                *(ascii_uppercase, ascii_lowercase, same_name(schema)),
-                *(ascii_uppercase, ascii_lowercase, same_name(name)),
-            ),
+            "SELECT column_name, data_type, column_default, comment FROM duckdb_columns()"
+            f" WHERE database_name = {literal(self._session.catalog)}"
+            f" AND {same.format('schema_name', literal(schema))} AND {same.format('table_name', literal(name))}"
+            " ORDER BY column_index"
         )
 
     def _schema(self, schema: str) -> str:

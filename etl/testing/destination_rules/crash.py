@@ -60,33 +60,37 @@ class CrashRules:
     def test_a_schema_change_that_crashed_at_any_step_is_finished(
         self, kit: DestinationKit, change: str
     ) -> None:
-        crashes = [_crash_and_recover(kit, change, point) for point in _DDL_POINTS]
-        assert all(crashes)
+        world = World(kit)
+        assert all(_crash_and_recover(world, change, point) for point in _DDL_POINTS)
 
     @pytest.mark.parametrize("point", _WRITE_POINTS)
     def test_a_write_that_crashed_anywhere_is_repeated_without_loss_or_duplicate(
         self, kit: DestinationKit, point: str
     ) -> None:
-        assert _crash_and_recover(kit, "swap", point) >= 2
+        assert _crash_and_recover(World(kit), "swap", point) >= 2
 
     def test_a_recovery_that_crashes_is_finished_by_the_next_one(self, kit: DestinationKit) -> None:
+        world, crashes = World(kit), 0
         for arm in _every_pass("ddl.after_step"):
-            world, scenario = _prepared(kit.fresh(), "ten mixed")
-            if not _crashes(world, scenario, "ddl.after_mark_applying=error"):
-                break
+            scenario = _prepared(world, "ten mixed")
+            assert _crashes(world, scenario, "ddl.after_mark_applying=error")
             failpoints.configure(arm)
             try:
                 world.restart()
             except failpoints.FailpointError:
-                failpoints.configure("")
-                world.restart()
-                world.write(scenario.events)
-                arrived(world, scenario)
+                crashes += 1
             else:
                 break
+            finally:
+                failpoints.configure("")
+            world.restart()
+            world.write(scenario.events)
+            arrived(world, scenario)
+        assert crashes >= 10
 
     def test_a_restart_finishes_what_is_applying_before_any_event(self, kit: DestinationKit) -> None:
-        world, scenario = _prepared(kit, "ten mixed")
+        world = World(kit)
+        scenario = _prepared(world, "ten mixed")
         assert _crashes(world, scenario, "ddl.after_mark_applying=error")
         assert world.journal.recorded[ORDERS.oid].status is SchemaStatus.APPLYING
         report = world.restart()
@@ -94,7 +98,8 @@ class CrashRules:
         assert world.journal.recorded[ORDERS.oid].status is SchemaStatus.APPLIED
 
     def test_what_is_applying_is_finished_by_the_first_event_too(self, kit: DestinationKit) -> None:
-        world, scenario = _prepared(kit, "rotation of three")
+        world = World(kit)
+        scenario = _prepared(world, "rotation of three")
         assert _crashes(world, scenario, "ddl.after_step:2=error")
         world.destination.close()
         world.start()
@@ -102,7 +107,8 @@ class CrashRules:
         arrived(world, scenario)
 
     def test_the_rows_of_one_write_are_all_there_or_none(self, kit: DestinationKit) -> None:
-        world, scenario = _prepared(kit, "add")
+        world = World(kit)
+        scenario = _prepared(world, "add")
         whole = world.destination.capabilities.multi_table_transactions
         assert _crashes(world, scenario, "dest.mid_write:2=error")
         world.restart()
@@ -112,18 +118,17 @@ class CrashRules:
         arrived(world, scenario)
 
 
-def _crash_and_recover(kit: DestinationKit, change: str, point: str) -> int:
+def _crash_and_recover(world: World, change: str, point: str) -> int:
     """Crash at every single pass of `point`, each time from the beginning; returns how many there were."""
     crashes = 0
     for arm in _every_pass(point):
-        world, scenario = _prepared(kit.fresh(), change)
+        scenario = _prepared(world, change)
         if not _crashes(world, scenario, arm):
             break
         crashes += 1
         world.restart()
         world.write(scenario.events)
         arrived(world, scenario)
-        world.destination.close()
     return crashes
 
 
@@ -162,12 +167,12 @@ def arrived(world: World, scenario: Scenario) -> None:
     assert not world.write(scenario.events).rows
 
 
-def _prepared(kit: DestinationKit, change: str) -> tuple[World, Scenario]:
-    world = World(kit)
+def _prepared(world: World, change: str) -> Scenario:
+    """Copy both tables, in place of what an earlier round left."""
     copies, scenario = crash_scenario(change)
     for schema, rows in copies.values():
         world.copy(schema, rows)
-    return world, scenario
+    return scenario
 
 
 def _crashes(world: World, scenario: Scenario, arm: str) -> bool:
