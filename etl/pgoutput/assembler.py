@@ -22,15 +22,16 @@ handed on; `explain` is asked about a RELATION that contradicts the stored versi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from etl.errors import EtlError, SchemaDriftError, SchemaError, TableSourceError, ValueConversionError
-from etl.events import Commit, Event, Relation, Truncate
+from etl.events import Commit, Relation, Truncate
 from etl.lsn import MAX_ORDINAL, Lsn, Position, SnapshotId
+from etl.pgoutput.assembled import Assembled, TableFailure
 from etl.pgoutput.changes import build_changes
-from etl.pgoutput.ddl_messages import DdlMessages, DdlNotice
+from etl.pgoutput.ddl_messages import DdlMessages
 from etl.pgoutput.frames import (
     KIND_KEEPALIVE,
     TAG_MESSAGE,
@@ -54,29 +55,6 @@ from etl.schema.types import TypeOptions
 _UNKNOWN_TABLES = 0
 
 Explain = Callable[[TableSchema, RelationShape], "TableSchema | str"]
-
-
-@dataclass(frozen=True, slots=True)
-class TableFailure:
-    """A table that cannot go on from `position`. `keep`: its changes from there must stay in the slot."""
-
-    oid: int
-    error: EtlError
-    position: Position
-    keep: bool = True
-
-
-@dataclass(slots=True)
-class Assembled:
-    """What one chunk became. `idle_lsn`: the last position the server named while no transaction was open."""
-
-    events: list[Event] = field(default_factory=list)
-    new_schemas: list[TableSchema] = field(default_factory=list)
-    failures: list[TableFailure] = field(default_factory=list)
-    notices: list[DdlNotice] = field(default_factory=list)
-    received_lsn: Lsn = field(default_factory=Lsn)
-    idle_lsn: Lsn | None = None
-    transactions: int = 0
 
 
 @dataclass(slots=True)
@@ -197,11 +175,13 @@ class Assembler:
         return start
 
     def _check_swap(self, out: Assembled, placement: Placement, at: int, shape: RelationShape) -> None:
-        """Another table under the name of one of ours: the name is a version attribute, the oid the identity."""
-        table = self._by_name.get(f"{shape.schema}.{shape.name}")
+        """Another table under the name of one of ours: the name is a version attribute, the oid the identity.
+
+        Ours is told to be gone. Should it live on after all, renamed unlogged, its rows still are its own.
+        """
+        table = self._by_name.pop(f"{shape.schema}.{shape.name}", None)
         if table is None or table.failed:
             return
-        table.failed = True
         error = TableSourceError(
             f"table {table.name} with oid {table.oid} was replaced by another table with oid {shape.oid}",
             hint="its destination table keeps the rows of the old one; drop or rename the destination table, then"
@@ -250,6 +230,14 @@ class Assembler:
         self._catalog.add(version)
         out.new_schemas.append(version)
         table.version, table.stale, table.suspect = version, True, False
+        self._rename(table, version.qualified_name)
+
+    def _rename(self, table: _Table, name: str) -> None:
+        """Two tables may exchange their names: a name is given up only by the table that has it."""
+        if self._by_name.get(table.name) is table:
+            del self._by_name[table.name]
+        table.name = name
+        self._by_name[name] = table
 
     def _resolve(
         self, out: Assembled, table: _Table, position: Position, lsn: int

@@ -18,7 +18,8 @@ import numpy as np
 from etl.destinations.writer import EventWriter, WriteReport
 from etl.events import OP_DELETE, OP_INSERT, OP_UPDATE, Commit, Event, Relation, RowChanges, Truncate
 from etl.lsn import Lsn
-from etl.pgoutput.assembler import Assembled, Assembler
+from etl.pgoutput.assembled import Assembled
+from etl.pgoutput.assembler import Assembler
 from etl.pipeline.acknowledger import Acknowledger
 from etl.pipeline.batcher import Batch, Batcher
 from etl.pipeline.handoff import HandOff
