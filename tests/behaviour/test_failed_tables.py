@@ -125,6 +125,23 @@ def test_a_column_with_a_name_of_ours_is_refused_by_name_in_a_changelog(outcome:
 @story(
     [
         OTHERS,
+        "CREATE TABLE items (rowid text, a text)",
+        "ALTER TABLE items REPLICA IDENTITY FULL",
+        "INSERT INTO items VALUES ('same', 'x'), ('same', 'x')",
+    ],
+    when=["INSERT INTO others VALUES (1, 'one')"],
+    breaks=True,
+)
+def test_a_column_that_hides_what_tells_equal_rows_apart_is_refused_by_name(outcome: Outcome):
+    error = outcome.error("items")
+    assert error is not None
+    assert "'rowid'" in error
+    assert_others_flow(outcome)
+
+
+@story(
+    [
+        OTHERS,
         "CREATE TABLE items (id int PRIMARY KEY, a text)",
         "INSERT INTO items VALUES (1, 'one'), (2, 'two')",
     ],
@@ -142,3 +159,50 @@ def test_a_key_that_existing_rows_have_no_value_for_fails_the_table(outcome: Out
     assert "k" in error
     assert outcome.rows("items", "id, a") == [(1, "one"), (2, "two")]
     assert_others_flow(outcome)
+
+
+@story(
+    [OTHERS, "CREATE TABLE items ()", "CREATE TABLE emptied (id int)"],
+    when=[
+        "INSERT INTO items DEFAULT VALUES",
+        "INSERT INTO emptied VALUES (1)",
+        "ALTER TABLE emptied DROP COLUMN id",
+        "INSERT INTO emptied DEFAULT VALUES",
+        "INSERT INTO others VALUES (1, 'one')",
+    ],
+    breaks=True,
+)
+def test_a_table_without_columns_fails_by_name(outcome: Outcome):
+    for table in ("items", "emptied"):
+        error = outcome.error(table)
+        assert error is not None
+        assert "column" in error
+    assert outcome.rows("emptied") == [(1,)]
+    assert_others_flow(outcome)
+
+
+@story(
+    [OTHERS, "CREATE TABLE items (id int PRIMARY KEY, a text)", "INSERT INTO items VALUES (1, 'one')"],
+    when=[
+        "INSERT INTO items VALUES (2, 'two')",
+        (
+            "ALTER TABLE items RENAME TO items_2026",
+            "CREATE TABLE items (id int PRIMARY KEY, a text)",
+            "ALTER PUBLICATION etl_pub ADD TABLE items",
+        ),
+        "INSERT INTO items VALUES (3, 'in the new table')",
+        "INSERT INTO items_2026 VALUES (4, 'in the old table')",
+        "INSERT INTO others VALUES (1, 'one')",
+    ],
+    later=["INSERT INTO items_2026 VALUES (5, 'in the old table')"],
+    breaks=True,
+)
+class TestATableRenamedAwayToMakeRoomForANewOne:
+    def test_goes_on_into_its_destination_table(self, outcome: Outcome):
+        assert outcome.rows("items", "id") == [(1,), (2,), (4,), (5,)]
+        assert_others_flow(outcome)
+
+    def test_is_never_mixed_with_the_new_one_which_fails_by_name(self, outcome: Outcome):
+        error = outcome.error("items")
+        assert error is not None
+        assert "new table" not in str(outcome.rows("items"))

@@ -281,6 +281,37 @@ def test_hundreds_of_columns_change_at_once(outcome: Outcome):
     outcome.assert_same("items")
 
 
+# --- partitions under their own names --------------------------------------------------------------------------------
+
+
+def test_partitions_that_are_published_one_by_one_follow_the_changes_of_their_root(
+    pipeline: PipelineUnderTest,
+):
+    pipeline.sql(
+        "CREATE TABLE items (id int PRIMARY KEY, a text) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF items FOR VALUES FROM (0) TO (100)",
+        "CREATE TABLE high (a text, gone int, id int NOT NULL)",
+        "ALTER TABLE high DROP COLUMN gone",
+        "ALTER TABLE items ATTACH PARTITION high FOR VALUES FROM (100) TO (200)",
+        "INSERT INTO items VALUES (1, 'one'), (101, 'hundred')",
+        "CREATE PUBLICATION etl_pub FOR TABLE items",
+    )
+    pipeline.once()
+    pipeline.sql(
+        "ALTER TABLE items ADD COLUMN b int DEFAULT 3",
+        "INSERT INTO items VALUES (2, 'two'), (102, 'more')",
+        "ALTER TABLE items RENAME COLUMN a TO c",
+        "UPDATE items SET c = 'changed' WHERE id IN (1, 101)",
+        "UPDATE items SET id = 103 WHERE id = 2",
+        "ALTER TABLE items DROP COLUMN b",
+        "DELETE FROM items WHERE id = 102",
+        "INSERT INTO items VALUES (4, 'four')",
+    )
+    pipeline.once()
+    for table in ("low", "high"):
+        pipeline.assert_equal(f"public.{table}")
+
+
 # --- several sessions at once ----------------------------------------------------------------------------------------
 
 

@@ -194,6 +194,90 @@ def test_a_deferrable_primary_key_is_no_identity_and_inserts_arrive(outcome: Out
     outcome.assert_same("items")
 
 
+@story(
+    [
+        "CREATE TABLE items (id int PRIMARY KEY, a text)",
+        "INSERT INTO items VALUES (1, 'one'), (2, 'two'), (3, 'three')",
+    ],
+    when=[
+        "UPDATE items SET a = 'by key' WHERE id = 1",
+        "ALTER TABLE items DROP CONSTRAINT items_pkey",
+        "INSERT INTO items VALUES (1, 'by key'), (4, 'four')",
+        "ALTER TABLE items REPLICA IDENTITY FULL",
+        "UPDATE items SET a = 'by row' WHERE ctid = (SELECT min(ctid) FROM items WHERE id = 1)",
+        "DELETE FROM items WHERE id = 2",
+    ],
+)
+def test_the_primary_key_may_go_and_full_rows_identify_from_then_on(outcome: Outcome):
+    assert outcome.logged("old_rows_not_found", "items") == []
+    outcome.assert_same("items")
+
+
+@story(
+    keyed("ALTER TABLE items REPLICA IDENTITY USING INDEX items_n_key"),
+    when=[
+        "UPDATE items SET a = 'by index' WHERE id = 1",
+        "ALTER TABLE items DROP CONSTRAINT items_n_key",
+        "INSERT INTO items VALUES (4, 'four', 4)",
+        "ALTER TABLE items REPLICA IDENTITY DEFAULT",
+        "UPDATE items SET a = 'by key' WHERE id IN (2, 4)",
+    ],
+)
+def test_the_index_of_the_replica_identity_may_go(outcome: Outcome):
+    assert outcome.logged("old_rows_not_found", "items") == []
+    outcome.assert_same("items")
+
+
+@story(
+    [
+        (
+            "CREATE TABLE items (t text, n numeric, f float8, d date, ts timestamptz, u uuid, b bytea, c char(3), i int,"
+            " PRIMARY KEY (c, t, n, f, d, ts, u, b))"
+        ),
+        *(
+            f"INSERT INTO items VALUES ($${t}$$, {n}, {f}, '{d}', '{ts}', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{b}', 'k', 0)"
+            for t, n, f, d, ts, b in (
+                ("", "1.0", "'NaN'", "2026-01-01", "2026-01-01 00:00:00+00", r"\x"),
+                ("a'b", "'NaN'", "'-0'", "infinity", "infinity", r"\x00"),
+                ("line\nline", "1.00", "'Infinity'", "-infinity", "-infinity", r"\xff"),
+            )
+        ),
+    ],
+    when=[
+        "UPDATE items SET i = 1",
+        "UPDATE items SET t = t || 'x', n = n + 1 WHERE f <> 'NaN'",
+        "UPDATE items SET i = i + 1",
+        "DELETE FROM items WHERE d = 'infinity'",
+    ],
+)
+def test_a_key_may_have_any_type_and_its_special_values(outcome: Outcome):
+    assert outcome.logged("old_rows_not_found", "items") == []
+    assert sorted(outcome.rows("items", "t, n, i")) == sorted(
+        outcome.source("SELECT t, n::text, i FROM items")
+    )
+
+
+@story(
+    [
+        "CREATE TABLE items (row_id text, n text, t int, v0 text, root text)",
+        "ALTER TABLE items REPLICA IDENTITY FULL",
+        "INSERT INTO items VALUES ('r', 'n', 1, 'v', 'x'), ('r', 'n', 1, 'v', 'x'), ('s', 'm', 2, 'w', 'y')",
+        "CREATE TABLE keyed (rowid int PRIMARY KEY, c0 text, source text, existing text)",
+        "ALTER TABLE keyed ALTER COLUMN c0 SET STORAGE EXTERNAL",
+        f"INSERT INTO keyed SELECT i, {BIG}, 's', 'e' FROM generate_series(1, 3) i",
+    ],
+    when=[
+        "DELETE FROM items WHERE ctid = (SELECT min(ctid) FROM items)",
+        "UPDATE items SET row_id = 'q' WHERE t = 2",
+        "UPDATE keyed SET source = 'changed' WHERE rowid = 1",
+        "DELETE FROM keyed WHERE rowid = 2",
+    ],
+)
+def test_columns_may_have_names_that_mean_something_to_the_destination(outcome: Outcome):
+    outcome.assert_same("items")
+    outcome.assert_same("keyed")
+
+
 # --- values that were not sent because they did not change -----------------------------------------------------------
 
 TOAST = [
@@ -408,6 +492,19 @@ def test_a_column_list_holds_for_copy_and_stream(outcome: Outcome):
     assert all("canary-secret" not in run.log for run in outcome.world.runs)
 
 
+@story(
+    ["CREATE TABLE items (id int PRIMARY KEY, a text)", "INSERT INTO items VALUES (1, 'one')"],
+    when=[
+        "INSERT INTO items VALUES (2, 'two')",
+        "ALTER TABLE items ADD COLUMN b int",
+        "INSERT INTO items VALUES (3, 'x')",
+    ],
+    publish=["items (a)"],
+)
+def test_a_column_list_without_the_key_takes_what_the_source_lets_through(outcome: Outcome):
+    assert outcome.rows("items") == [("one",), ("two",), ("x",)]
+
+
 # --- the changelog mode ----------------------------------------------------------------------------------------------
 
 
@@ -529,6 +626,38 @@ def test_tables_and_columns_may_have_any_name(outcome: Outcome):
         assert outcome.names(table) == ["id", NAMES[0] + "2", *NAMES[1:], "new" + NAMES[1]]
         columns = f"id, {_quoted(NAMES[2])}, {_quoted(NAMES[3])}"
         assert outcome.rows(table, columns) == [(1, None, "u"), (2, "v2", None)]
+
+
+SCHEMAS = ("main", "temp", "system", "warehouse", "information schema", "Upper", "s.dotted")
+
+
+@story(
+    [
+        step
+        for schema in SCHEMAS
+        for step in (
+            f"CREATE SCHEMA {_quoted(schema)}",
+            f"CREATE TABLE {_quoted(schema)}.things (id int PRIMARY KEY, a text)",
+            f"INSERT INTO {_quoted(schema)}.things VALUES (1, 'one')",
+        )
+    ],
+    when=[
+        step
+        for schema in SCHEMAS
+        for step in (
+            f"ALTER TABLE {_quoted(schema)}.things ADD COLUMN b int DEFAULT 2",
+            f"INSERT INTO {_quoted(schema)}.things VALUES (2, 'two')",
+            f"UPDATE {_quoted(schema)}.things SET a = 'changed' WHERE id = 1",
+        )
+    ],
+    publish=[f"{_quoted(schema)}.things" for schema in SCHEMAS],
+)
+def test_schemas_may_have_any_name(outcome: Outcome):
+    for schema in SCHEMAS:
+        rows = outcome.world.read(
+            f"SELECT * FROM warehouse.{_quoted(schema)}.things ORDER BY id",
+        )
+        assert rows == [(1, "changed", 2), (2, "two", 2)], schema
 
 
 # --- one transaction over several tables -----------------------------------------------------------------------------

@@ -129,10 +129,19 @@ TOLD = story(
         f"CREATE TABLE copied (id int PRIMARY KEY, {_COLUMNS})",
         f"CREATE TABLE streamed (id int PRIMARY KEY, {_COLUMNS})",
         f"CREATE TABLE updated (id int PRIMARY KEY, {_COLUMNS})",
+        f"CREATE TABLE unkeyed (id int, {_COLUMNS})",
+        "ALTER TABLE unkeyed REPLICA IDENTITY FULL",
         _rows("copied"),
         _rows("updated"),
+        _rows("unkeyed"),
+        _rows("unkeyed"),
     ],
-    when=[_rows("streamed"), "UPDATE updated SET id = -id"],
+    when=[
+        _rows("streamed"),
+        "UPDATE updated SET id = -id",
+        "DELETE FROM unkeyed WHERE ctid IN (SELECT min(ctid) FROM unkeyed GROUP BY id)",
+        "UPDATE unkeyed SET id = -id",
+    ],
 )
 
 
@@ -145,10 +154,17 @@ class TestEveryType:
         assert outcome.rows("copied", f"id, {column}") == outcome.rows("streamed", f"id, {column}")
         assert outcome.rows("copied", f"-id, {column}") == outcome.rows("updated", f"id, {column}")
 
+    def test_identifies_its_row_where_the_full_old_row_does(self, outcome: Outcome, place: int):
+        assert outcome.logged("old_rows_not_found", "unkeyed") == []
+        column = f"v{place}::VARCHAR"
+        assert outcome.rows("copied", f"-id, {column}") == outcome.rows("unkeyed", f"id, {column}")
+
     def test_is_never_null_where_the_source_is_not_unless_its_exact_text_is_kept(
         self, outcome: Outcome, place: int
     ):
-        source = {row[0] for row in outcome.source(f"SELECT id FROM streamed WHERE v{place} IS NOT NULL")}
+        source = {
+            row[0] for row in outcome.source(f"SELECT id FROM streamed WHERE v{place} IS DISTINCT FROM NULL")
+        }
         stored = {row[0] for row in outcome.rows("streamed", f"id, v{place} IS NOT NULL") if row[1]}
         attnum = outcome.attnums("streamed")[f"v{place}"]
         exact = outcome.world.read(
@@ -165,7 +181,7 @@ def test_text_types_are_exactly_the_text_of_the_source(outcome: Outcome):
         connection.execute("SET intervalstyle = postgres; SET timezone = 'UTC'; SET datestyle = 'ISO'")
         for name in kinds:
             rows = connection.execute(
-                f"SELECT id, CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END"
+                f"SELECT id, CASE WHEN {name} IS DISTINCT FROM NULL THEN format('%s', {name}) END"
                 f' FROM "{outcome.schema}".streamed ORDER BY id'.encode()
             ).fetchall()
             assert outcome.rows("streamed", f"id, {name}") == rows, name

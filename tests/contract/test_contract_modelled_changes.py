@@ -242,22 +242,64 @@ def test_a_table_rename_is_outside_the_contract_and_rows_and_column_changes_keep
 
 
 @story(
+    [*ITEMS, "CREATE TABLE twins (id int PRIMARY KEY, a text)", 'CREATE SCHEMA "{schema}_b"'],
+    when=[
+        (
+            "ALTER TABLE items RENAME TO t",
+            "ALTER TABLE twins RENAME TO items",
+            "ALTER TABLE t RENAME TO twins",
+        ),
+        "INSERT INTO items VALUES (10, 'into what was twins')",
+        'ALTER TABLE twins SET SCHEMA "{schema}_b"',
+        "INSERT INTO \"{schema}_b\".twins VALUES (2, 'into what was items')",
+    ],
+    later=["INSERT INTO items VALUES (11, 'eleven')"],
+)
+def test_published_tables_that_swap_names_or_move_keep_their_destination_tables(outcome: Outcome):
+    assert outcome.rows("items") == [(1, "one"), (2, "into what was items")]
+    assert outcome.rows("twins") == [(10, "into what was twins"), (11, "eleven")]
+
+
+@story(
+    [
+        "CREATE TABLE items (id int PRIMARY KEY, r real, v varchar(5))",
+        "INSERT INTO items VALUES (1, 0.5, 'five')",
+    ],
+    when=[
+        "ALTER TABLE items ALTER COLUMN id TYPE bigint",
+        "UPDATE items SET v = 'upd' WHERE id = 1",
+        "ALTER TABLE items ALTER COLUMN r TYPE double precision",
+        "INSERT INTO items VALUES (2, 0.25, 'two'), (3, 0, 'three')",
+        "ALTER TABLE items ALTER COLUMN v TYPE text",
+        "INSERT INTO items VALUES (4, 1.5, repeat('long', 100))",
+        "DELETE FROM items WHERE id = 3",
+        "UPDATE items SET id = 30 WHERE id = 2",
+    ],
+)
+def test_a_type_change_of_a_key_keeps_finding_its_rows(outcome: Outcome):
+    assert outcome.logged("old_rows_not_found", "items") == []
+    assert outcome.types("items") == {"id": "INTEGER", "r": "FLOAT", "v": "VARCHAR"}
+    outcome.assert_same("items")
+
+
+@story(
     ITEMS,
     when=[
         "CREATE TABLE created (id int PRIMARY KEY)",
         "INSERT INTO created VALUES (1)",
         "ALTER PUBLICATION etl_pub ADD TABLE created",
+        "ALTER TABLE created ADD COLUMN b int DEFAULT 5",
         "INSERT INTO created VALUES (2)",
         "INSERT INTO items VALUES (2, 'two')",
     ],
     later=[
         "INSERT INTO created VALUES (3)",
         "ALTER TABLE created ADD a int",
-        "INSERT INTO created VALUES (4, 4)",
+        "INSERT INTO created VALUES (4, 4, 4)",
     ],
 )
 def test_a_created_table_is_handled_by_publication_membership_at_the_next_start(outcome: Outcome):
-    assert outcome.rows("created") == [(1, None), (2, None), (3, None), (4, 4)]
+    assert outcome.rows("created") == [(1, 5, None), (2, 5, None), (3, 5, None), (4, 4, 4)]
     outcome.assert_same("items")
 
 
