@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -230,6 +231,12 @@ def test_nulls_are_equal_and_values_exact_when_rows_without_a_key_are_matched(tm
     assert len(world.kit.rows(world.table(schema))) == 2
 
 
+@pytest.fixture(scope="module")
+def memory() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
 # --- the dialect, purely ----------------------------------------------------------------------------------------
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=20)
@@ -241,25 +248,25 @@ def test_a_table_name_prints_injectively(schema: str, table: str):
 
 
 @given(NAMES)
-def test_a_quoted_name_and_a_literal_are_one_token(name: str):
-    with duckdb.connect() as connection:
-        described = connection.execute(f"SELECT {literal(name)} AS {quote(name)}")
-        assert described.description is not None
-        assert described.description[0][0] == name
-        assert described.fetchall() == [(name,)]
+def test_a_quoted_name_and_a_literal_are_one_token(memory: duckdb.DuckDBPyConnection, name: str):
+    described = memory.execute(f"SELECT {literal(name)} AS {quote(name)}")
+    assert described.description is not None
+    assert described.description[0][0] == name
+    assert described.fetchall() == [(name,)]
 
 
 @given(NAMES, NAMES)
 @settings(max_examples=200)
-def test_names_are_one_to_us_exactly_when_they_are_one_to_duckdb(one: str, other: str):
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE t ({quote(one)} INTEGER)")
-        try:
-            connection.execute(f"ALTER TABLE t ADD COLUMN {quote(other)} INTEGER")
-        except duckdb.CatalogException:
-            assert same_name(one) == same_name(other)
-        else:
-            assert same_name(one) != same_name(other)
+def test_names_are_one_to_us_exactly_when_they_are_one_to_duckdb(
+    memory: duckdb.DuckDBPyConnection, one: str, other: str
+):
+    memory.execute(f"CREATE OR REPLACE TABLE t ({quote(one)} INTEGER)")
+    try:
+        memory.execute(f"ALTER TABLE t ADD COLUMN {quote(other)} INTEGER")
+    except duckdb.CatalogException:
+        assert same_name(one) == same_name(other)
+    else:
+        assert same_name(one) != same_name(other)
 
 
 @pytest.mark.parametrize("bad", ["", "a\0b"])
@@ -278,8 +285,11 @@ NUMBERS = st.decimals(
     st.one_of(NUMBERS, st.integers(-(2**70), 2**70).map(str)),
 )
 @settings(max_examples=200)
-def test_a_rendered_number_is_stored_as_written_and_means_the_number(type_oid: int, text: str):
+def test_a_rendered_number_is_stored_as_written_and_means_the_number(
+    memory: duckdb.DuckDBPyConnection, type_oid: int, text: str
+):
     check_default(
+        memory,
         column("d", 1, type_oid, typmod=NUMERIC_10_2 if type_oid == NUMERIC else -1),
         LiteralKind.NUMERIC,
         text,
@@ -287,8 +297,10 @@ def test_a_rendered_number_is_stored_as_written_and_means_the_number(type_oid: i
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=40))
-def test_a_rendered_string_is_stored_as_written_and_means_the_string(text: str):
-    check_default(column("d", 1, TEXT), LiteralKind.STRING, text)
+def test_a_rendered_string_is_stored_as_written_and_means_the_string(
+    memory: duckdb.DuckDBPyConnection, text: str
+):
+    check_default(memory, column("d", 1, TEXT), LiteralKind.STRING, text)
 
 
 @pytest.mark.parametrize(
@@ -315,21 +327,20 @@ def test_a_default_that_the_column_would_read_otherwise_is_not_rendered(
     assert rendered is None
 
 
-def check_default(source: Any, kind: LiteralKind, text: str) -> None:
+def check_default(connection: duckdb.DuckDBPyConnection, source: Any, kind: LiteralKind, text: str) -> None:
     rendered = render_default(source, DefaultLiteral(kind, text), TypeOptions())
     if rendered is None:
         return
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE t (id INTEGER, d {column_type(source, TypeOptions())})")
-        connection.execute(f"ALTER TABLE t ALTER COLUMN d SET DEFAULT {rendered}")
-        shown = connection.execute(
-            "SELECT column_default FROM duckdb_columns() WHERE column_name = 'd'"
-        ).fetchall()
-        assert shown == [(rendered,)]
-        connection.execute("INSERT INTO t (id) VALUES (1)")
-        value = connection.execute("SELECT d FROM t").fetchall()[0][0]
-        if kind is LiteralKind.NUMERIC:
-            tolerance = abs(Decimal(text)) * Decimal("1e-6") if isinstance(value, float) else 0
-            assert abs(Decimal(value) - Decimal(text)) <= tolerance
-        else:
-            assert value == text
+    connection.execute(f"CREATE OR REPLACE TABLE t (id INTEGER, d {column_type(source, TypeOptions())})")
+    connection.execute(f"ALTER TABLE t ALTER COLUMN d SET DEFAULT {rendered}")
+    shown = connection.execute(
+        "SELECT column_default FROM duckdb_columns() WHERE table_name = 't' AND column_name = 'd'"
+    ).fetchall()
+    assert shown == [(rendered,)]
+    connection.execute("INSERT INTO t (id) VALUES (1)")
+    value = connection.execute("SELECT d FROM t").fetchall()[0][0]
+    if kind is LiteralKind.NUMERIC:
+        tolerance = abs(Decimal(text)) * Decimal("1e-6") if isinstance(value, float) else 0
+        assert abs(Decimal(value) - Decimal(text)) <= tolerance
+    else:
+        assert value == text
