@@ -107,7 +107,8 @@ def table_schema_from_rows(
     replica_identity_index_attnums). `max_attnum`: ``relnatts``, 0 when unknown.
 
     A default marked truncated becomes None, and so can never be parsed. A primary key over a column that is not
-    visible (a generated one) cannot address rows: no column gets a key ordinal then.
+    visible (a generated one), or one whose check may be deferred (two rows may share it for a while), cannot address
+    rows: no column gets a key ordinal then.
     """
     described = [_column(row) for row in columns]
     attnums = [column.attnum for column in described]
@@ -119,7 +120,8 @@ def table_schema_from_rows(
     if max_attnum and attnums and max(attnums) > max_attnum:
         raise _malformed(f"attnum {max(attnums)} is beyond relnatts {max_attnum}")
     key = _attnums(identity, "primary_key_attnums")
-    ordinals = {attnum: place for place, attnum in enumerate(key, 1)} if visible.issuperset(key) else {}
+    addresses_rows = visible.issuperset(key) and not _flag(identity, "primary_key_condeferrable", default=False)
+    ordinals = {attnum: place for place, attnum in enumerate(key, 1)} if addresses_rows else {}
     return TableSchema(
         oid=oid,
         schema=schema,

@@ -169,6 +169,12 @@ def test_a_deferrable_primary_key_is_reported():
     assert parsed(with_("identity.primary_key_condeferrable", True)).key_is_deferrable
 
 
+def test_a_deferrable_primary_key_addresses_no_rows():
+    schema = parsed(with_("identity.primary_key_condeferrable", True)).schema
+    assert schema is not None
+    assert schema.primary_key == ()
+
+
 def test_a_truncated_default_is_never_handed_on_to_be_parsed():
     fields = with_("columns.1.default_truncated", True)
     fields["columns"][1]["default_expression"] = "'cut of"
