@@ -33,12 +33,21 @@ class TextBatch:
 
 @contextmanager
 def snapshot_connection(parameters: Mapping[str, str], snapshot: str, role: str) -> Iterator[Connection]:
-    """A connection inside a read-only transaction that sees exactly `snapshot`."""
+    """A connection inside a read-only transaction that sees exactly `snapshot`.
+
+    Raises `SnapshotOutdatedError` when the snapshot is gone with the connection that exported it.
+    """
     connection = connect_copy(parameters, role)
     try:
         with translated(parameters):
             connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+            try:
+                connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+            except (errors.InvalidParameterValue, errors.UndefinedObject) as error:
+                raise SnapshotOutdatedError(
+                    f"the slot's snapshot {snapshot} is gone: the connection that exported it broke",
+                    hint="the tables are copied under a new snapshot",
+                ) from error
         yield connection
     finally:
         connection.close()

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ class PipelineUnderTest:
     settings: dict[str, Any] = field(default_factory=dict)
     pipeline_id: int = 1
     warm: WarmEtl | None = None
+    _reading: duckdb.DuckDBPyConnection | None = None
 
     @property
     def file(self) -> Path:
@@ -214,20 +215,31 @@ class PipelineUnderTest:
         schemas = self.query(_SCHEMAS, [self.pipeline_id])
         if schemas != [("applied", False, len(tables))]:
             raise HarnessError(f"schemas at the destination: {schemas}")
-        for table in tables:
-            self.assert_equal(table)
+        with self.reading():
+            for table in tables:
+                self.assert_equal(table)
 
     # --- the destination ------------------------------------------------------------------------------------------
 
-    def destination(self, query: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Rows of a query at the destination; only while no daemon has the file open."""
-        connection = duckdb.connect(str(self.warehouse), read_only=True)
-        try:
+    @contextmanager
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The destination's file, open once for all that is asked inside; only while no daemon has it open."""
+        if self._reading is not None:
+            yield self._reading
+            return
+        with closing(duckdb.connect(str(self.warehouse), read_only=True)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
+            self._reading = connection
+            try:
+                yield connection
+            finally:
+                self._reading = None
+
+    def destination(self, query: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Rows of a query at the destination."""
+        with self.reading() as connection:
             # by way of Arrow, because the driver's own rows want pytz for a timestamptz
             table = connection.execute(query, parameters).to_arrow_table()
-        finally:
-            connection.close()
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def columns(self, table: str) -> list[tuple[str, str, str | None]]:

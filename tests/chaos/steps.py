@@ -24,7 +24,10 @@ def write(pipeline: PipelineUnderTest, workload: Workload, transactions: int) ->
 
 
 def wait_until_durable(pipeline: PipelineUnderTest, daemon: Daemon, workload: Workload) -> None:
-    """Wait until all that was committed before is durable at the destination, and recorded."""
+    """Wait until all that was committed before is durable at the destination, and recorded.
+
+    Nobody else may be writing `workload` meanwhile.
+    """
     before = pipeline.written()
     write(pipeline, workload, 0)
     daemon.wait_until(lambda: pipeline.progress() > before, f"progress beyond {before}")

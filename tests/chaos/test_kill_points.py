@@ -39,7 +39,7 @@ def test_a_kill_at_any_point_is_mended_by_the_next_start(pipeline: PipelineUnder
     if not point.startswith(("start.", "copy.")):
         pipeline.once()
     for nth in PASSES.get(point, FIRST_FIRST_THIRD):
-        write(pipeline, workload, 5)
+        write(pipeline, workload, 3)
         run = pipeline.once(failpoints=f"{point}{nth}=kill", check=False)
         assert run.code == KILLED, run.log
     pipeline.once()
@@ -56,7 +56,13 @@ def test_a_kill_in_the_middle_of_a_running_stream_is_mended_by_the_next_start(
     with pipeline.running(failpoints=f"{point}:4=kill") as daemon:
         daemon.wait_for_log("streaming_started")
         while daemon.process.poll() is None:
+            before = pipeline.written()
             write(pipeline, workload, 1)
+            daemon.wait_until(
+                lambda before=before: pipeline.progress() > before or daemon.process.poll() is not None,
+                "the next batch, or the kill",
+                alive=False,
+            )
     assert daemon.process.returncode == KILLED
     pipeline.once()
 

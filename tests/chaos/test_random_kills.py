@@ -42,8 +42,8 @@ def test_kills_at_random_moments_under_load_lose_and_double_nothing(pipeline: Pi
     workloads = [Workload(seed, "a"), Workload(seed + 1, "b")]
     tables = begin(pipeline, *workloads)
     with (
-        Writer(pipeline.database, workloads[0], pause_s=0.05),
-        Writer(pipeline.database, workloads[1], pause_s=0.05),
+        Writer(pipeline.database, workloads[0], pause_s=0.1),
+        Writer(pipeline.database, workloads[1], pause_s=0.1),
     ):
         for _ in range(KILLS):
             with pipeline.running() as daemon:
@@ -62,7 +62,7 @@ def test_sigterm_at_a_random_moment_ends_with_0_in_time_and_loses_nothing(
     chance = random.Random(seed + 2)  # noqa: S311 - no secret
     workload = Workload(seed + 2)
     tables = begin(pipeline, workload)
-    with Writer(pipeline.database, workload, pause_s=0.02):
+    with Writer(pipeline.database, workload, pause_s=0.1):
         for _ in range(max(KILLS // 2, 4)):
             with pipeline.running() as daemon:
                 live(daemon, chance)

@@ -137,10 +137,7 @@ def test_a_kill_at_any_place_of_any_schema_change_is_finished_by_the_next_start(
     ("first", "second"),
     [
         ("ddl.after_step", "ddl.after_step:2"),
-        ("ddl.after_mark_applying", "ddl.after_last_step"),
-        ("ddl.after_last_step", "ddl.after_commit"),
         ("ddl.after_commit", "ddl.before_mark_applying"),
-        ("ddl.after_commit", "ddl.after_applied"),
         ("dest.after_commit", "ddl.after_mark_applying"),
     ],
 )
