@@ -35,6 +35,8 @@ PINNED_SETTINGS: Mapping[str, str] = {
     "client_encoding": "UTF8",
     # under another default a statement after a lock would not see what the lock was waited for
     "default_transaction_isolation": "read committed",
+    # a role that only reads by default may still install, and create a slot
+    "default_transaction_read_only": "off",
 }
 
 _TIMEOUTS = {

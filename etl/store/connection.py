@@ -37,6 +37,7 @@ SET tcp_keepalives_interval = 10;
 SET tcp_keepalives_count = 3;
 SET search_path = pg_catalog;
 SET default_transaction_isolation = 'read committed';
+SET default_transaction_read_only = off;
 SET DateStyle = 'ISO, YMD';
 SET array_nulls = on;
 SET TimeZone = 'UTC';

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.stories import Outcome, story
+from tests.stories import HOSTILE_SETTINGS, Outcome, story
 
 #: Type → SQL expressions of values. NULL is added to each.
 MATRIX: Final[dict[str, tuple[str, ...]]] = {
@@ -185,3 +185,12 @@ def test_text_types_are_exactly_the_text_of_the_source(outcome: Outcome):
                 f' FROM "{outcome.schema}".streamed ORDER BY id'.encode()
             ).fetchall()
             assert outcome.rows("streamed", f"id, {name}") == rows, name
+
+
+@TOLD
+def test_the_live_pipelines_role_really_has_hostile_settings(outcome: Outcome):
+    world = outcome.world
+    with world.database.server.connect(world.database.name, user=world.role) as connection:
+        for name, hostile in HOSTILE_SETTINGS.items():
+            (setting,) = connection.execute("SELECT current_setting(%s)", (name,)).fetchone() or ("",)
+            assert setting == hostile, name
