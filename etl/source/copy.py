@@ -60,7 +60,7 @@ def table_held(
     """Keep everybody from altering the table meanwhile; afterwards the lock is gone and the snapshot still there.
 
     Whatever fails inside, the snapshot's transaction can go on with the next table. Raises `SnapshotOutdatedError` when
-    the name is not the table's any more.
+    the name is not the table's any more, or somebody else keeps it locked.
     """
     with translated(parameters), connection.transaction(force_rollback=True):
         try:
@@ -72,6 +72,12 @@ def table_held(
             row = connection.execute("SELECT to_regclass(%s)::oid::bigint", (name,)).fetchone()
         except (errors.UndefinedTable, errors.InvalidSchemaName, errors.WrongObjectType):
             row = None
+        except errors.LockNotAvailable as error:
+            raise SnapshotOutdatedError(
+                f"table {table.qualified_name} is being altered, and has been for a while",
+                hint="it is copied under a new snapshot once the other session lets go of it",
+                table=table.qualified_name,
+            ) from error
         if row is None or row[0] != table.oid:
             raise outdated(table)
         yield
