@@ -7,7 +7,7 @@ Starting a daemon costs far more than a story, so all stories of a session share
 of its own, and the same runs of three pipelines:
 
 - ``plain`` takes each part of the story by one ``etl replicate --once`` that finds everything waiting;
-- ``crashed`` does the same, but is killed at several places on the way and started again;
+- ``crashed`` does the same in small batches, and is killed at several places on the way and started again;
 - ``live`` runs while the stories happen, as a role whose settings are as hostile as settings can be.
 
 An outcome is given to a test only when the three destinations are equal; what the test sees is ``plain``.
@@ -148,6 +148,8 @@ class World:
             for table in told.changelog
         ]
         settings: dict[str, Any] = {"tables": modes}
+        if variant == "crashed":
+            settings |= {"batch": {"max_bytes": "64KiB"}}
         if variant == "live":
             settings |= {"source": {"user": self.role}, "batch": {"max_fill_ms": 1}}
         return PipelineUnderTest(self.database, directory, settings, pipeline_id=number, warm=self._warm)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import duckdb
+
+from etl.testing.harness import PipelineUnderTest
 from tests.stories import Outcome, story
 
 OTHERS = "CREATE TABLE others (id int PRIMARY KEY, a text)"
@@ -206,3 +209,52 @@ class TestATableRenamedAwayToMakeRoomForANewOne:
         error = outcome.error("items")
         assert error is not None
         assert "new table" not in str(outcome.rows("items"))
+
+
+# --- the way back ----------------------------------------------------------------------------------------------------
+
+
+@story(
+    [
+        OTHERS,
+        'CREATE TABLE items (id int PRIMARY KEY, a text, "A" text)',
+        "INSERT INTO items VALUES (1, 'x', 'y')",
+    ],
+    when=["INSERT INTO items VALUES (2, 'x', 'y')", "INSERT INTO others VALUES (1, 'one')"],
+    later=[
+        'ALTER TABLE items RENAME COLUMN "A" TO b',
+        "INSERT INTO items VALUES (3, 'x', 'y')",
+        "INSERT INTO others VALUES (2, 'two')",
+    ],
+    breaks=True,
+)
+def test_a_table_that_could_not_be_copied_is_copied_once_the_cause_is_gone(outcome: Outcome):
+    assert outcome.error("items") is not None
+    outcome.assert_same("items")
+    assert_others_flow(outcome)
+
+
+def test_a_table_that_failed_in_the_stream_goes_on_where_it_failed_once_the_cause_is_gone(
+    pipeline: PipelineUnderTest,
+):
+    pipeline.sql(
+        "CREATE TABLE items (id int PRIMARY KEY, n int)",
+        "CREATE TABLE others (id int PRIMARY KEY)",
+        "INSERT INTO items VALUES (1, 1)",
+    )
+    pipeline.publish("items", "others")
+    pipeline.once()
+    pipeline.sql(
+        "ALTER TABLE items ALTER COLUMN n TYPE text",
+        "INSERT INTO items VALUES (2, '2'), (3, 'three')",
+        "INSERT INTO others VALUES (1)",
+        "UPDATE items SET n = 'changed' WHERE id = 1",
+    )
+    for number in (2, 3):
+        assert pipeline.once(check=False).code == 1
+        pipeline.sql(f"INSERT INTO others VALUES ({number})", f"INSERT INTO items VALUES ({number + 2}, 'x')")
+    with duckdb.connect(str(pipeline.warehouse)) as operator:
+        operator.execute("ALTER TABLE public.items ALTER COLUMN n TYPE VARCHAR")
+    pipeline.once()
+    pipeline.assert_equal("public.items")
+    pipeline.assert_equal("public.others")

@@ -246,6 +246,30 @@ def test_rows_that_share_an_lsn_and_rows_that_change_often_in_one_transaction(ou
 
 
 @story(
+    ["CREATE TABLE items (id int PRIMARY KEY, a text)", "CREATE TABLE others (id int PRIMARY KEY, a text)"],
+    when=[
+        (
+            "INSERT INTO items SELECT i, repeat(md5(i::text), 4) FROM generate_series(1, 30000) i",
+            "INSERT INTO others SELECT id, a FROM items WHERE id <= 100",
+            "ALTER TABLE items ADD COLUMN b int DEFAULT 7",
+            "UPDATE items SET b = id WHERE id % 2 = 0",
+            "ALTER TABLE items DROP COLUMN a",
+            "UPDATE items SET id = -id WHERE id % 3 = 0",
+            "DELETE FROM items WHERE id % 5 = 0",
+            "ALTER TABLE items RENAME COLUMN b TO a",
+            "INSERT INTO items VALUES (0, 0)",
+            "UPDATE others SET a = 'end' WHERE id = 100",
+        )
+    ],
+)
+def test_a_transaction_much_larger_than_a_batch_with_schema_changes_inside(outcome: Outcome):
+    assert outcome.rows("items", "count(*)") == outcome.source("SELECT count(*) FROM items")
+    missing = outcome.rows("items", "count(*) FILTER (a IS NULL), count(DISTINCT id)")
+    assert missing == [(8000, 24001)]
+    outcome.assert_same("others")
+
+
+@story(
     ITEMS,
     when=[
         """DO $$ BEGIN
