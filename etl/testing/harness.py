@@ -175,7 +175,8 @@ class PipelineUnderTest:
     @staticmethod
     def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "ETL_"))}
-        return {**kept, **(extra or {})}
+        # wide, so that no table wraps where the folder of a test has a long name
+        return {**kept, "COLUMNS": "400", **(extra or {})}
 
     # --- what it remembers ----------------------------------------------------------------------------------------
 
