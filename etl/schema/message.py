@@ -120,7 +120,9 @@ def table_schema_from_rows(
     if max_attnum and attnums and max(attnums) > max_attnum:
         raise _malformed(f"attnum {max(attnums)} is beyond relnatts {max_attnum}")
     key = _attnums(identity, "primary_key_attnums")
-    addresses_rows = visible.issuperset(key) and not _flag(identity, "primary_key_condeferrable", default=False)
+    addresses_rows = visible.issuperset(key) and not _flag(
+        identity, "primary_key_condeferrable", default=False
+    )
     ordinals = {attnum: place for place, attnum in enumerate(key, 1)} if addresses_rows else {}
     return TableSchema(
         oid=oid,
