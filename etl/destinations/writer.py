@@ -32,6 +32,10 @@ from etl.schema.table import ReplicatedTableSchema
 from etl.telemetry.failpoints import failpoint
 
 
+class WriteInterruptedError(Exception):
+    """A stop was asked for before a schema change: what came before it is durable, the rest is for the next start."""
+
+
 @dataclass(slots=True)
 class WriteReport:
     """What one write did; every mapping is by table oid.
@@ -69,10 +73,13 @@ class EventWriter:
         destination: Destination,
         journal: SchemaJournal,
         modes: Callable[[ReplicatedTableSchema], TableMode],
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_stopping`: whether to leave the rest of a write to the next start (see `write`)."""
         self._destination = destination
         self._journal = journal
         self._modes = modes
+        self._is_stopping = is_stopping
         self._applier = SchemaApplier(destination, journal)
         self._watermarks: dict[int, Position] | None = None
         self._tables: dict[int, DestinationMetadata] = {}
@@ -139,7 +146,8 @@ class EventWriter:
         """Apply `events` in order; on return everything in the report's `rows` is durable.
 
         Raises `DestinationError` when the destination as a whole is at fault; then nothing is known of this write, and
-        the same events may be written again once the destination is open.
+        the same events may be written again once the destination is open. Raises `WriteInterruptedError` before a schema
+        change once a stop is asked for: there can be more of them in one write than a graceful end has time for.
         """
         self._report = WriteReport()
         try:
@@ -203,6 +211,8 @@ class EventWriter:
         self._flush()
         if oid in self._failed:
             return False
+        if self._is_stopping():
+            raise WriteInterruptedError
         return self._change_schema(recorded, schema, position.before())
 
     def _change_schema(

@@ -55,7 +55,9 @@ class Bootstrap:
         self._context = context
         self._tables = TableBook(context.store, context.metrics)
         self._journal = StoreJournal(context.store)
-        self._writer = EventWriter(context.destination, self._journal, self._mode_of)
+        self._writer = EventWriter(
+            context.destination, self._journal, self._mode_of, is_stopping=context.stop.is_set
+        )
 
     def run(self) -> Prepared:
         """Copy what needs copying and return where the stream starts. Raises any `EtlError`."""

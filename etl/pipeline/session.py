@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
+from etl.destinations.writer import WriteInterruptedError
 from etl.errors import EtlError
 from etl.lsn import Lsn
 from etl.pgoutput.assembler import Assembler
@@ -66,6 +67,8 @@ class Session:
             self._loop(worker, reader)
             reader.stop_reading()
             worker.settle()
+        except WriteInterruptedError:
+            _log.info("batch_left_to_next_start")
         finally:
             reader.finish()
             reader.join()

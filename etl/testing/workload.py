@@ -317,6 +317,7 @@ class Workload:
     # --- small things ---------------------------------------------------------------------------------------------
 
     def _alter(self, connection: Connection, spec: _Spec, change: str, *names: str) -> None:
+        self.counts["ALTER TABLE"] += 1
         self._execute(connection, "ALTER TABLE {} " + change, self._table(spec), *map(sql.Identifier, names))
 
     def _execute(self, connection: Connection, statement: str, *parts: sql.Composable) -> None:

@@ -16,10 +16,16 @@ def begin(pipeline: PipelineUnderTest, *workloads: Workload) -> list[str]:
     return tables
 
 
-def write(pipeline: PipelineUnderTest, workload: Workload, transactions: int) -> None:
-    """Some transactions, and a row for each table, without which its last schema change is not seen."""
+def write(pipeline: PipelineUnderTest, workload: Workload, transactions: int, *, alters: int = 0) -> None:
+    """So many transactions, with so many ALTER TABLEs in them or more.
+
+    At the end a row for each table, without which its last schema change is not seen.
+    """
+    wanted = workload.counts["ALTER TABLE"] + alters
     with pipeline.database.connect() as connection:
         workload.run(connection, transactions)
+        while workload.counts["ALTER TABLE"] < wanted:
+            workload.step(connection)
         workload.finish(connection)
 
 

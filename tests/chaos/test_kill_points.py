@@ -39,7 +39,7 @@ def test_a_kill_at_any_point_is_mended_by_the_next_start(pipeline: PipelineUnder
     if not point.startswith(("start.", "copy.")):
         pipeline.once()
     for nth in PASSES.get(point, FIRST_FIRST_THIRD):
-        write(pipeline, workload, 3)
+        write(pipeline, workload, 3, alters=12 if nth == ":3" else 2)
         run = pipeline.once(failpoints=f"{point}{nth}=kill", check=False)
         assert run.code == KILLED, run.log
     pipeline.once()

@@ -29,6 +29,9 @@ def live(daemon: Daemon, chance: random.Random) -> None:
     """Let the daemon work up to a random moment, of its start or of its stream; it must not end by itself."""
     if chance.random() < STREAMING:
         daemon.wait_for_log("streaming_started")
+    else:
+        # by then it knows what SIGTERM means
+        daemon.wait_until(lambda: daemon.log != "", "the first line of its log")
     seconds = chance.uniform(0, 1.5)
     until = time.monotonic() + seconds
     daemon.wait_until(lambda: time.monotonic() >= until, f"{seconds:.1f} s of work")

@@ -12,7 +12,7 @@ import pytest
 from etl.destinations.base import TableMode
 from etl.destinations.duckdb.config import DuckDBSettings
 from etl.destinations.duckdb.destination import DuckDBDestination
-from etl.destinations.writer import EventWriter
+from etl.destinations.writer import EventWriter, WriteInterruptedError
 from etl.lsn import MAX_ORDINAL, Lsn, Position, SnapshotId
 from etl.pgoutput.assembler import Assembler
 from etl.pgoutput.ddl_messages import DdlMessages
@@ -93,7 +93,10 @@ class Run:
         self.destination = DuckDBDestination(DuckDBSettings(path, threads=1))
         self.destination.open(1, store.acquire())
         self.journal = StoreJournal(store)
-        self.writer = EventWriter(self.destination, self.journal, lambda _: TableMode.MIRROR)
+        self.stopping = False
+        self.writer = EventWriter(
+            self.destination, self.journal, lambda _: TableMode.MIRROR, is_stopping=lambda: self.stopping
+        )
         metrics = Metrics("p")
         self.tables = TableBook(store, metrics)
         self.tables.load({schema.oid: schema.qualified_name for schema in SCHEMAS})
@@ -274,6 +277,29 @@ def test_what_fails_between_two_steps_is_not_acknowledged_and_repeated_without_d
     again.age()
     assert store.progress() == 0x2008
     assert again.rows() == [(1, "x")]
+
+
+def test_a_stop_leaves_the_schema_changes_of_a_batch_to_the_next_start(run: Run, store: MemoryStore):
+    stream = transaction(
+        0x2000,
+        R_ORDERS,
+        insert(ORDERS, [b"1", b"x"]),
+        schema_message(0x1FF0, ORDERS, "orders", "b", "c"),
+        describe(ORDERS, "orders", "b", "c"),
+        insert(ORDERS, [b"2", b"y", b"z"]),
+    )
+    run.feed(stream)
+    run.stopping = True
+    with pytest.raises(WriteInterruptedError):
+        run.age()
+    assert store.progress() is None
+    assert run.rows() == [(1, "x")]
+
+    again = Run(store, run.path)
+    again.feed(stream)
+    again.age()
+    assert store.progress() == 0x2008
+    assert again.rows() == [(1, "x", None), (2, "y", "z")]
 
 
 def test_a_table_that_the_destination_cannot_serve_is_set_aside_and_holds_the_position(
