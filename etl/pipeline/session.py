@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import structlog
 
@@ -18,6 +19,7 @@ from etl.pipeline.bootstrap import Prepared
 from etl.pipeline.context import PipelineContext
 from etl.pipeline.handoff import HandOff
 from etl.pipeline.pruning import Pruner
+from etl.pipeline.publication_watch import PublicationReplacedError, PublicationWatch
 from etl.pipeline.reader import Reader
 from etl.pipeline.reporting import Reporter
 from etl.schema.catalog import SchemaCatalog
@@ -49,6 +51,7 @@ class Session:
         self._acknowledger = Acknowledger(prepared.start, self._save_progress)
         if prepared.held:
             self._acknowledger.hold(prepared.start)
+        self._watch = PublicationWatch(context)
         self._handoff = HandOff(context.config.handoff.max_bytes)
         self._pruner = Pruner(context.store, list(prepared.tables.streaming()), context.clock)
 
@@ -59,6 +62,11 @@ class Session:
 
     def run(self) -> None:
         """Stream until the target, a stop, or an error, which is raised."""
+        with closing(self._watch):
+            self._watch.open()
+            self._stream()
+
+    def _stream(self) -> None:
         worker = self._worker()
         reader = self._reader()
         reader.start()
@@ -69,6 +77,9 @@ class Session:
             worker.settle()
         except WriteInterruptedError:
             _log.info("batch_left_to_next_start")
+        except PublicationReplacedError as error:
+            self._prepared.tables.copy_anew(error)
+            raise
         finally:
             reader.finish()
             reader.join()
@@ -81,6 +92,7 @@ class Session:
             worked = worker.step()
             self._context.metrics.handoff_queue(self._handoff.nbytes)
             self._pruner.run_if_due(self._acknowledger.flushed)
+            self._watch.check_if_due()
             if not worked and not reader.is_alive():
                 worker.flush()
                 if reader.error is not None:
@@ -93,6 +105,7 @@ class Session:
         return self._target is not None and worker.position >= self._target
 
     def _save_progress(self, lsn: Lsn) -> None:
+        self._watch.check()
         self._context.store.save_progress(lsn)
         failpoint("stream.after_progress")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -134,6 +134,13 @@ class TableBook:
                 retry=error.retry,
             ),
         )
+
+    def copy_anew(self, error: EtlError) -> None:
+        """Changes of every streamed table are missing: the next start copies them from the beginning."""
+        for oid in self.streaming():
+            entry = self._entries[oid]
+            self._entries[oid] = TableEntry(entry.name, replace(entry.record, sync_lsn=None))
+            self.fail(oid, error)
 
     def _record(self, oid: int, name: str, record: TableStateRecord) -> None:
         self._store.set_table_state(record)

@@ -60,6 +60,15 @@ def load_publication(connection: Connection, parameters: Mapping[str, str], name
     return Publication(name, row[0], row[1], operations)
 
 
+def publication_oid(connection: Connection, parameters: Mapping[str, str], name: str) -> int | None:
+    """The publication's oid: another one under the same name has another. None when there is none."""
+    with translated(parameters):
+        row = connection.execute(
+            "SELECT oid::bigint FROM pg_publication WHERE pubname = %s", (name,)
+        ).fetchone()
+    return None if row is None else int(row[0])
+
+
 def published_tables(
     connection: Connection, parameters: Mapping[str, str], name: str
 ) -> list[PublishedTable]:

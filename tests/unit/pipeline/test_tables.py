@@ -113,6 +113,17 @@ def test_a_restart_tries_a_failed_table_again_where_it_stood_or_from_its_copy(st
     assert after.errors == {}
 
 
+def test_tables_whose_changes_are_missing_are_copied_anew_by_the_next_start(store: MemoryStore):
+    before = book(store)
+    copy(before, A)
+    before.hand_to_stream()
+    before.copy_anew(FAILURE)
+
+    assert states(store) == {A: TableState.ERRORED, B: TableState.INIT}
+    assert store.table_states()[A].reason == "cannot"
+    assert book(store).needing_copy() == [A, B]
+
+
 def test_a_table_that_left_the_publication_is_streamed_up_to_where_it_left_and_then_forgotten(
     store: MemoryStore,
 ):
