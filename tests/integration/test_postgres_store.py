@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from etl.errors import PipelineActiveError, StoreError, StoreUnavailableError
 from etl.lsn import ORDINAL_RULE, Lsn
 from etl.store.base import TableState, TableStateRecord
+from etl.store.connection import Connection, StoreSession
 from etl.store.ownership import fence, lock_key, take_epoch
 from etl.store.postgres import PostgresStore
 from etl.testing.postgres import Database, start_postgres
@@ -26,6 +27,8 @@ LOCK_NAME = f"{NAME}:lock"
 
 HOLDER = """
 import sys
+from etl.store.connection import Connection, StoreSession
+from etl.store.ownership import fence, lock_key, take_epoch
 from etl.store.postgres import PostgresStore
 store = PostgresStore(sys.argv[1], 1)
 store.acquire()
@@ -311,11 +314,23 @@ def test_a_store_that_was_never_set_up_says_so(database: Database) -> None:
     store.close()
 
 
-def test_a_read_only_database_is_refused(database: Database) -> None:
-    store = PostgresStore(make_conninfo(database.dsn, options="-c default_transaction_read_only=on"), 1)
+def test_a_server_that_takes_no_writes_is_refused_with_where_to_look(database: Database) -> None:
+    def write(connection: Connection) -> None:
+        connection.execute("SET TRANSACTION READ ONLY")
+        connection.execute("CREATE TABLE public.any (id int)")
+
+    session = StoreSession(database.dsn, "read-only")
     with pytest.raises(StoreError, match="read-only") as refused:
-        store.acquire()
+        session.run(write)
     assert "primary" in refused.value.hint
+    session.close()
+
+
+def test_a_database_that_is_read_only_by_default_is_written_all_the_same(database: Database) -> None:
+    store = PostgresStore(make_conninfo(database.dsn, options="-c default_transaction_read_only=on"), 1)
+    store.acquire()
+    store.save_progress(Lsn(7))
+    assert store.progress() == Lsn(7)
     store.close()
 
 
