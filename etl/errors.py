@@ -213,6 +213,20 @@ class DestinationVersionError(DestinationError):
     exit_code = ExitCode.CONFIGURATION
 
 
+class SparkSetupError(DestinationError):
+    """Java, or a jar that Spark needs, is missing, too old or damaged; the hint names the command that helps."""
+
+    kind = "spark_setup"
+    exit_code = ExitCode.CONFIGURATION
+
+
+class JarDownloadError(SparkSetupError):
+    """A jar could not be downloaded: no network, or a repository that does not have it."""
+
+    kind = "jar_download"
+    exit_code = ExitCode.UNAVAILABLE
+
+
 class DestinationFencedError(DestinationError):
     """A newer run of the same pipeline owns the destination; this one must stop."""
 

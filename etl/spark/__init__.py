@@ -1,0 +1,1 @@
+"""Spark: the Java and the jars it needs, and the session."""
