@@ -29,7 +29,7 @@ def find_java(environ: Mapping[str, str]) -> Path:
     for place, java in _candidates(environ):
         version = _version(java, environ)
         if version is None:
-            found.append(f"{place} does not start")
+            found.append(f"{place} does not {'start' if java.exists() else 'exist'}")
         elif major_version(version) < MINIMUM_JAVA:
             found.append(f"{place} is version {version}")
         else:
