@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import structlog
@@ -25,6 +26,8 @@ from etl.source import install
 from etl.source.connection import connect_query, translated
 from etl.source.preflight import check_source
 from etl.source.slots import apply_slot_name, current_lsn, drop_slot
+from etl.spark.fetch import fetch_jars
+from etl.spark.jars import JarReport, inspect_jars, jars_directory
 from etl.store.base import StateStore
 from etl.store.postgres import PostgresStore
 from etl.telemetry.metrics import Metrics
@@ -116,6 +119,16 @@ def load_schema_log(config: PipelineConfig, table: str) -> list[SchemaLogEntry]:
     """The schema versions of one table, oldest first."""
     with _store(config) as store:
         return schema_log(store, table)
+
+
+def run_jars_fetch(directory: Path | None, tell: Callable[[str], None]) -> tuple[Path, ...]:
+    """Download the jars of Spark that are missing or corrupt, and return them; `tell` hears of each before."""
+    return fetch_jars(directory or jars_directory(os.environ), os.environ, tell)
+
+
+def load_jars(directory: Path | None) -> tuple[JarReport, ...]:
+    """The jars of Spark as they are on disk."""
+    return inspect_jars((directory or jars_directory(os.environ)).absolute())
 
 
 def build_destination(config: PipelineConfig) -> Destination:

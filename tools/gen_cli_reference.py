@@ -26,6 +26,8 @@ VERBS = (
     "schema log",
     "config show",
     "config schema",
+    "jars fetch",
+    "jars list",
     "destroy",
     "version",
 )

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from etl.cli import check, config, destroy, init, replicate, schema_log, status, version
+from etl.cli import check, config, destroy, init, jars, replicate, schema_log, status, version
 from etl.cli.errors import ReportingGroup
 
 _EPILOG = """\
@@ -71,6 +71,11 @@ _config = typer.Typer(no_args_is_help=True, help="Look at the configuration.")
 _config.command("show", epilog=config.SHOW_EPILOG)(config.show)
 _config.command("schema", epilog=config.SCHEMA_EPILOG)(config.schema)
 app.add_typer(_config, name="config")
+
+_jars = typer.Typer(no_args_is_help=True, help="Look at the jars that Spark needs, and download them.")
+_jars.command("fetch", epilog=jars.FETCH_EPILOG)(jars.fetch)
+_jars.command("list", epilog=jars.LIST_EPILOG)(jars.list_jars)
+app.add_typer(_jars, name="jars")
 
 app.command("destroy", epilog=destroy.EPILOG)(destroy.destroy)
 app.command("version", epilog=version.EPILOG)(version.version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from etl.config.progress import CopyProgress
     from etl.config.reports import PipelineStatus, SchemaLogEntry
     from etl.lsn import Lsn
+    from etl.spark.jars import JarReport
 
 
 class Application(Protocol):
@@ -44,6 +46,12 @@ class Application(Protocol):
 
     def load_schema_log(self, config: PipelineConfig, table: str) -> list[SchemaLogEntry]:
         """The schema versions of one table, oldest first."""
+
+    def run_jars_fetch(self, directory: Path | None, tell: Callable[[str], None]) -> tuple[Path, ...]:
+        """Download the jars of Spark that are missing or corrupt; the files that are new."""
+
+    def load_jars(self, directory: Path | None) -> tuple[JarReport, ...]:
+        """The jars of Spark as they are on disk."""
 
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ under its name only whole and verified.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -36,6 +35,7 @@ def fetch_jars(
     Java is started only when there is something to do. Raises `JarDownloadError` when a jar cannot be downloaded, and
     `SparkSetupError` when Java is missing, the directory cannot be written, or the bytes are not those pinned.
     """
+    directory = directory.absolute()
     states = {jar: jar_state(jar, directory / jar.file_name) for jar in jars}
     wanted = [jar for jar, state in states.items() if state is not JarState.PRESENT]
     if not wanted:
@@ -71,7 +71,7 @@ def module_file(jars: Sequence[Jar]) -> str:
 
 def proxy_properties(environ: Mapping[str, str]) -> dict[str, str]:
     """The shell's proxy variables (lower case first, as curl reads them) as system properties, which a JVM reads."""
-    properties = {}
+    properties: dict[str, str] = {}
     for scheme, default_port in (("http", 80), ("https", 443)):
         value = environ.get(f"{scheme}_proxy") or environ.get(f"{scheme.upper()}_PROXY")
         if not value:
@@ -176,7 +176,7 @@ def _take(jar: Jar, source: Path, directory: Path) -> Path:
             f"{jar.coordinate} was downloaded with sha256 {digest}, but {jar.sha256} is pinned; it is not used",
             hint="the repository or something on the way serves other bytes: find out before you trust it",
         )
-    return Path(os.replace(file, target) or target)
+    return file.replace(target)
 
 
 def _ivy() -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from etl.cli import check, config, destroy, init, replicate, schema_log, status, version
+from etl.cli import check, config, destroy, init, jars, replicate, schema_log, status, version
 from etl.errors import ExitCode
 
 ROOT = Path(__file__).parents[3]
@@ -36,6 +36,8 @@ def test_every_verb_has_a_recorded_help():
         "schema-log",
         "config-show",
         "config-schema",
+        "jars-fetch",
+        "jars-list",
         "destroy",
         "version",
     }
@@ -52,6 +54,8 @@ def test_every_verb_has_a_recorded_help():
         schema_log.EPILOG,
         config.SHOW_EPILOG,
         config.SCHEMA_EPILOG,
+        jars.FETCH_EPILOG,
+        jars.LIST_EPILOG,
         version.EPILOG,
     ],
 )
