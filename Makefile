@@ -26,7 +26,8 @@ help: ## Show this list
 setup: $(STAMP) ## Make .venv and install everything, by hash, once a lock changes
 	@:
 
-$(STAMP): $(LOCKS) pyproject.toml tools/setup.sh
+# the pins of the jars are in etl/spark/jars.py: a new pin is fetched
+$(STAMP): $(LOCKS) pyproject.toml tools/setup.sh etl/spark/jars.py
 	@tools/setup.sh .venv $(LOCKS)
 	@touch $@
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make a virtual environment and install the locks into it: tools/setup.sh DIR BUILD_LOCK LOCK
+# Make a virtual environment, install the locks into it, and what Spark needs: tools/setup.sh DIR BUILD_LOCK LOCK
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,3 +47,39 @@ echo "Installing $lock (a few minutes the first time)"
 # Source packages are built with the locked tools above; an isolated build would fetch its own, unpinned.
 "${pip[@]}" install --require-hashes --no-build-isolation --use-pep517 -r "$lock"
 "${pip[@]}" install --no-deps --no-build-isolation --editable .
+
+# Prints the Java that Spark would use, or on standard error why there is none.
+find_java() {
+    "$venv/bin/python" - <<'PYTHON'
+import os
+import sys
+
+from etl.errors import SparkSetupError
+from etl.spark.java import find_java
+
+try:
+    print(find_java(os.environ))
+except SparkSetupError as error:
+    sys.exit(str(error))
+PYTHON
+}
+
+# What the distribution calls it depends on its age; whether it is new enough is looked at afterwards.
+install_java() {
+    [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 1
+    export DEBIAN_FRONTEND=noninteractive
+    local package
+    apt-get -qq update || true
+    for package in openjdk-17-jre-headless default-jre-headless; do
+        echo "Installing $package, for Spark"
+        if apt-get -qq --yes install --no-install-recommends "$package" </dev/null; then return; fi
+    done
+    return 1
+}
+
+if ! why=$(find_java 2>&1) && ! { install_java && why=$(find_java 2>&1); }; then
+    echo "setup: Spark is NOT set up; everything else is. $why" >&2
+    echo "setup: with Java installed, run: $venv/bin/etl jars fetch" >&2
+    exit 0
+fi
+"$venv/bin/etl" jars fetch
