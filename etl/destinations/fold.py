@@ -31,24 +31,29 @@ class Partial:
     """Rows of a fold that need values from the destination.
 
     `roots` has one row of key columns per distinct root; `root` (k entries, one per row of the fold) is the index into
-    it, -1 for a row that is complete; `missing` tells per column name which of the k rows take its value from there.
+    it, -1 for a row that is complete; `missing` tells per column name which of the k rows take its value from there;
+    `moved` is True when a root has another key than its row: the row changed its key in this run.
     """
 
     roots: pa.Table
     root: Int64s
     missing: Mapping[str, BoolArray]
+    moved: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
     """The net effect: delete the rows under `gone`, then insert `rows`.
 
-    `gone` holds the key columns of the distinct keys that existed before the run; `rows` the k rows to insert, all
-    columns; `partial` what they still lack.
+    `gone` holds the key columns of the g distinct keys that existed before the run, `returns` which of them have a row
+    among `rows` again; `rows` the k rows to insert, all columns, `existed` which of their keys are among `gone`;
+    `partial` what they still lack.
     """
 
     gone: pa.Table
+    returns: BoolArray
     rows: pa.Table
+    existed: BoolArray
     partial: Partial | None = None
 
 
@@ -59,23 +64,25 @@ def fold_by_key(run: JoinedRun, table: str) -> Fold:
     """
     if run.is_insert.all() and not run.unchanged:
         _refuse_null_keys(run, table)
-        return Fold(gone=_keys(run).slice(0, 0), rows=run.new)
+        nothing = np.zeros(0, np.bool_)
+        return Fold(_keys(run).slice(0, 0), nothing, run.new, np.zeros(len(run), np.bool_))
     _refuse_null_keys(run, table)
     keys = _keys(run)
     events = _events(run, keys)
     order = np.argsort(events.code, kind="stable")
     starts = _group_starts(events.code[order])
     first, last = order[starts], order[np.append(starts[1:], len(order)) - 1]
-    gone = first[events.kills[first]]
-    final = np.sort(events.row[last[events.births[last]]])
-    partial_rows = any(mask[final].any() for mask in run.unchanged.values())
-    if not partial_rows:
+    existed, stays = events.kills[first], events.births[last]
+    final, by_row = np.unique(events.row[last[stays]], return_index=True)
+    gone = keys.take(pa.array(events.key[first[existed]]))
+    returns, existed_rows = stays[existed], existed[stays][by_row]
+    if not any(mask[final].any() for mask in run.unchanged.values()):
         kept = np.zeros(len(run), np.bool_)
         kept[final] = True
         rows = run.new if kept.all() else run.new.filter(pa.array(kept))
-        return Fold(gone=keys.take(pa.array(events.key[gone])), rows=rows)
+        return Fold(gone, returns, rows, existed_rows)
     rows, partial = _resolve(run, keys, final, _previous_rows(run, events, order, starts))
-    return Fold(gone=keys.take(pa.array(events.key[gone])), rows=rows, partial=partial)
+    return Fold(gone, returns, rows, existed_rows, partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +160,13 @@ def _resolve(
     changes, index = np.unique(root_change[has_root], return_inverse=True)
     root = np.full(len(final), -1, np.int64)
     root[has_root] = index
-    return rows, Partial(roots=keys.take(pa.array(_old_keys(run)[changes])), root=root, missing=missing)
+    root_keys = _old_keys(run)[changes]
+    own, theirs = keys.take(pa.array(final[has_root])), keys.take(pa.array(root_keys[index]))
+    codes = _codes(
+        [pa.chunked_array([*a.chunks, *b.chunks]) for a, b in zip(own.columns, theirs.columns, strict=True)]
+    )
+    moved = not np.array_equal(codes[: own.num_rows], codes[own.num_rows :])
+    return rows, Partial(roots=keys.take(pa.array(root_keys)), root=root, missing=missing, moved=moved)
 
 
 def _follow(pointers: Int64s) -> Int64s:

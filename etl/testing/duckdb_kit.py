@@ -9,7 +9,8 @@ import duckdb
 
 from etl.destinations.base import Destination, DestinationTable
 from etl.destinations.duckdb import DuckDBDestination, DuckDBSettings
-from etl.destinations.duckdb.dialect import quote, split_name
+from etl.destinations.duckdb.dialect import quote
+from etl.destinations.naming import split_name
 from etl.testing.builders import PlainRow
 from etl.testing.destination_kit import DestinationKit
 

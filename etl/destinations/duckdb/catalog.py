@@ -3,7 +3,6 @@
 # ruff: noqa: S608 -- names go through `quote`, defaults and comments through `literal`; values are parameters
 from __future__ import annotations
 
-import re
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
@@ -25,17 +24,16 @@ from etl.destinations.duckdb.dialect import (
     quote,
     render_default,
     same_name,
-    split_name,
 )
 from etl.destinations.duckdb.housekeeping import SCHEMA, Housekeeping
 from etl.destinations.duckdb.session import Row, Session
 from etl.destinations.duckdb.shape import TableShape
+from etl.destinations.naming import identity_tag, split_name, tagged_attnum
 from etl.errors import DestinationTableError
 from etl.schema.defaults import parse_default
 from etl.schema.table import ColumnSchema, ReplicatedTableSchema
 from etl.schema.types import TypeOptions
 
-_TAG: Final = re.compile(r"pg:(?P<oid>\d+)\.(?P<attnum>\d+)")
 #: The comment on columns that belong to no source column.
 _METADATA: Final = "etl:metadata"
 #: DuckDB's own column, unless the table has one of that name.
@@ -79,7 +77,7 @@ class Catalog:
         """The source's columns of the table, or None when there is no such table."""
         rows = self._columns(table)
         columns = tuple(
-            ActualColumn(name, data_type, _attnum(table, comment), default)
+            ActualColumn(name, data_type, tagged_attnum(table.oid, comment), default)
             for name, data_type, default, comment in rows
             if comment != _METADATA
         )
@@ -142,7 +140,7 @@ class Catalog:
         definitions += [f"{quote(name)} {data_type}" for name, data_type in metadata.items()]
         self._session.run(f"CREATE TABLE {self.sql_name(table)} ({', '.join(definitions)})", table=table.name)
         for column in schema.columns:
-            self._comment(table, column.name, _tag(table, column))
+            self._comment(table, column.name, identity_tag(table.oid, column.attnum))
         for name in metadata:
             self._comment(table, name, _METADATA)
         self._housekeeping.register(table, schema.qualified_name)
@@ -163,7 +161,7 @@ class Catalog:
         if action is not None:
             self._session.run(f"ALTER TABLE {self.sql_name(table)} {action}", table=table.name)
         if isinstance(operation, AddColumn):
-            self._comment(table, operation.column.name, _tag(table, operation.column))
+            self._comment(table, operation.column.name, identity_tag(table.oid, operation.column.attnum))
 
     def _action(self, operation: SchemaOperation) -> str | None:
         match operation:
@@ -237,12 +235,3 @@ class Catalog:
                 hint="rename or drop it; it is never overwritten",
                 table=table.name,
             )
-
-
-def _tag(table: DestinationTable, column: ColumnSchema) -> str:
-    return f"pg:{table.oid}.{column.attnum}"
-
-
-def _attnum(table: DestinationTable, comment: str | None) -> int | None:
-    match = _TAG.fullmatch(comment or "")
-    return int(match["attnum"]) if match and int(match["oid"]) == table.oid else None

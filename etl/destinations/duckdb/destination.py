@@ -25,6 +25,7 @@ from etl.destinations.duckdb.config import DuckDBSettings
 from etl.destinations.duckdb.housekeeping import Housekeeping
 from etl.destinations.duckdb.session import Session
 from etl.destinations.duckdb.shape import TableShape, insert
+from etl.destinations.naming import printable_name
 from etl.destinations.runs import JoinedRun, split_at_truncates
 from etl.errors import DestinationError, DestinationUnavailableError
 from etl.events import Truncate
@@ -95,7 +96,7 @@ class DuckDBDestination(Destination):
 
     def destination_table(self, schema: ReplicatedTableSchema, mode: TableMode) -> DestinationTable:
         """``schema.table`` as at the source, quoted where needed."""
-        name = dialect.printable_name(schema.schema.schema, schema.schema.name)
+        name = printable_name(schema.schema.schema, schema.schema.name)
         return DestinationTable(schema.oid, name, mode)
 
     def check_schema(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:

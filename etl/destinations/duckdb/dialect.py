@@ -16,10 +16,6 @@ from etl.schema.table import ColumnSchema
 from etl.schema.types import TypeCategory, TypeOptions, arrow_type, pg_type
 
 _ASCII_LOWER: Final = str.maketrans({upper: chr(upper + 32) for upper in range(ord("A"), ord("Z") + 1)})
-_PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_NAME_PAIR: Final = re.compile(
-    r'(?P<schema>[a-z_][a-z0-9_]*|"(?:[^"]|"")+")\.(?P<table>[a-z_][a-z0-9_]*|"(?:[^"]|"")+")', re.DOTALL
-)
 
 
 def quote(name: str) -> str:
@@ -41,23 +37,6 @@ def same_name(name: str) -> str:
     return name.translate(_ASCII_LOWER)
 
 
-def printable_name(schema: str, table: str) -> str:
-    """``schema.table`` with quotes only where needed; two pairs never print alike."""
-    return ".".join(part if _PLAIN_NAME.fullmatch(part) else quote(part) for part in (schema, table))
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """The pair that `printable_name` printed. Raises `ValueError` for other text."""
-    match = _NAME_PAIR.fullmatch(name)
-    if match is None:
-        raise ValueError(f"not a table name: {name!r}")
-    return _unquote(match["schema"]), _unquote(match["table"])
-
-
-def _unquote(part: str) -> str:
-    return part[1:-1].replace('""', '"') if part.startswith('"') else part
-
-
 # --- types ----------------------------------------------------------------------------------------------------
 
 #: Types that Arrow carries as text and DuckDB has a type for.
@@ -70,6 +49,7 @@ _OF_ARROW: Final[dict[pa.DataType, str]] = {
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
     pa.uint32(): "UINTEGER",
+    pa.uint64(): "UBIGINT",
     pa.float32(): "FLOAT",
     pa.float64(): "DOUBLE",
     pa.string(): "VARCHAR",

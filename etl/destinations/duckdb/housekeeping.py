@@ -17,8 +17,9 @@ from typing import Final
 import pyarrow as pa
 
 from etl.destinations.base import DestinationTable
-from etl.destinations.duckdb.dialect import quote, same_name, split_name
+from etl.destinations.duckdb.dialect import quote, same_name
 from etl.destinations.duckdb.session import Session
+from etl.destinations.naming import split_name
 from etl.errors import DestinationFencedError, DestinationVersionError
 from etl.lsn import ORDINAL_RULE, Lsn, Position
 

@@ -14,26 +14,23 @@ matched once more with NULL and the missing value taken as equal, in those colum
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
 
 from etl.destinations.duckdb.session import Session
 from etl.destinations.duckdb.shape import Staged, TableShape, staged
+from etl.destinations.missing_values import missing_values
 from etl.destinations.runs import JoinedRun
-from etl.errors import DestinationTableError, ValueConversionError
-from etl.pgoutput.values import convert
+from etl.errors import DestinationTableError
 from etl.schema.table import ColumnSchema
-from etl.schema.types import ArrayForm, NumericForm, TypeOptions, arrow_type
 
 _NET: Final = "_etl_net"
 _WANTED: Final = "_etl_wanted"
 _WANTED_AGAIN: Final = "_etl_wanted_again"
 _HITS: Final = "_etl_hits"
 _HITS_AGAIN: Final = "_etl_hits_again"
-
-_TEXT_FORMS: Final = TypeOptions(numeric=NumericForm.TEXT, arrays=ArrayForm.TEXT)
 
 
 def apply_by_full_row(session: Session, shape: TableShape, run: JoinedRun) -> int:
@@ -95,7 +92,7 @@ def _delete(session: Session, shape: TableShape, run: JoinedRun, names: Sequence
 def _delete_again(session: Session, shape: TableShape, run: JoinedRun, names: Sequence[str]) -> int:
     """Match what is left with NULL taken as the missing value; returns how many rows were deleted."""
     columns = run.schema.columns
-    missing = _missing_values(columns, run.new.schema)
+    missing = missing_values(columns, run.new.schema)
     if all(column.null_count for column in missing.columns):
         return 0
     with staged(session, shape, columns, missing, "_etl_missing") as values:
@@ -141,24 +138,6 @@ def _delete_hits(session: Session, shape: TableShape, hits: str = _HITS) -> int:
 
 def _copies(session: Session, wanted: str) -> int:
     return int(session.rows(f"SELECT coalesce(sum(copies), 0) FROM temp.main.{wanted}")[0][0])
-
-
-def _missing_values(columns: Sequence[ColumnSchema], carried: pa.Schema) -> pa.Table:
-    """One row: per column the value that rows older than the column read at the source, else NULL."""
-    return pa.table(
-        [_missing_value(column, carried.field(index).type) for index, column in enumerate(columns)],
-        names=[column.name for column in columns],
-    )
-
-
-def _missing_value(column: ColumnSchema, carried: pa.DataType) -> pa.Array:
-    if column.missing_value is not None:
-        options = TypeOptions() if arrow_type(column.type_oid, column.typmod) == carried else _TEXT_FORMS
-        # a text that is cut short or not the type's stays unmatched, and is counted
-        with suppress(ValueConversionError):
-            text = pa.array([column.missing_value], pa.string())
-            return convert(text, column.type_oid, column.typmod, options).array
-    return pa.nulls(1, carried)
 
 
 @contextmanager

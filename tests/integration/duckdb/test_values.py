@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from etl.destinations.duckdb.dialect import (
     column_type,
     literal,
-    printable_name,
     quote,
     render_default,
     same_name,
-    split_name,
 )
+from etl.destinations.naming import printable_name, split_name
 from etl.schema.defaults import DefaultLiteral, LiteralKind
 from etl.schema.table import ReplicatedTableSchema
 from etl.schema.types import TypeOptions, known_types
