@@ -22,6 +22,8 @@ IVY_SETTINGS_VARIABLE = "ETL_IVY_SETTINGS"
 #: Ivy itself waits for ever for a server that does not answer.
 _DOWNLOAD_TIMEOUT_S = 600
 _OUT = "out"
+_THROWN = 'Exception in thread "main" '
+_ADVICE = "USE VERBOSE OR DEBUG MESSAGE LEVEL FOR MORE DETAILS"
 
 
 def fetch_jars(
@@ -150,10 +152,13 @@ def _run_ivy(
 
 
 def causes(output: str) -> str:
-    """What Ivy says went wrong: the first of its errors, else the modules that no repository has, else its end."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    if ":::: ERRORS" in lines:
-        return lines[lines.index(":::: ERRORS") + 1]
+    """What Ivy says went wrong: an exception, else the first of its errors, else the modules that no repository has."""
+    lines = [text for line in output.splitlines() if (text := line.strip(":\t ")) and text != _ADVICE]
+    thrown = [line for line in lines if line.startswith(_THROWN)]
+    if thrown:
+        return thrown[0].removeprefix(_THROWN)
+    if "ERRORS" in lines[:-1]:
+        return lines[lines.index("ERRORS") + 1]
     missing = [line for line in lines if line.startswith("module not found:")]
     return "; ".join(missing or lines[-3:])
 

@@ -222,7 +222,18 @@ def test_a_proxy_that_is_no_url_is_refused_without_showing_it(value: str):
             "module not found: a#b;1; module not found: c#d;1",
             id="not in the repository",
         ),
-        pytest.param("Error: Could not start\n", "Error: Could not start", id="anything else"),
+        pytest.param(
+            'Exception in thread "main" java.text.ParseException: line 2\n\tat a.b(c.java:1)\nCaused by: x\n',
+            "java.text.ParseException: line 2",
+            id="settings that Ivy cannot read",
+        ),
+        pytest.param(
+            "\t\t::::\n\t\t:: a#b;1: no protocol\n\t\t::::\n\n"
+            ":: USE VERBOSE OR DEBUG MESSAGE LEVEL FOR MORE DETAILS\n",
+            "a#b;1: no protocol",
+            id="anything else",
+        ),
+        pytest.param("", "", id="nothing"),
     ],
 )
 def test_of_what_ivy_prints_the_cause_is_shown(output: str, cause: str):

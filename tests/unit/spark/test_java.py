@@ -41,7 +41,7 @@ def test_java_home_goes_before_the_path(make_java: MakeJava):
     home, path = make_java("home", "17.0.15"), make_java("path", "21.0.1")
 
     assert find_java(environ(home=home, path=path)) == home
-    assert not started(path)
+    assert (started(home), started(path)) == (True, False)
 
 
 @pytest.mark.parametrize(
