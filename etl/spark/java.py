@@ -41,11 +41,6 @@ def find_java(environ: Mapping[str, str]) -> Path:
     raise SparkSetupError(f"Spark needs Java {MINIMUM_JAVA} or newer: {'; '.join(found)}", hint=_HINT)
 
 
-def java_home(java: Path) -> Path:
-    """The ``JAVA_HOME`` that makes Spark's own scripts start this `java`."""
-    return java.resolve().parents[1]
-
-
 def parse_version(text: str) -> str | None:
     """The version in what ``java -version`` prints, such as ``17.0.15`` or ``1.8.0_402``; None when there is none."""
     match = re.search(r'\bversion "(\d[^"]*)"', text)

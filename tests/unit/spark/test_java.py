@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from etl.errors import DestinationError, ExitCode, SparkSetupError
-from etl.spark.java import find_java, java_home, major_version, parse_version
+from etl.spark.java import find_java, major_version, parse_version
 
 MakeJava = Callable[..., Path]
 
@@ -91,13 +91,6 @@ def test_a_java_that_is_too_old_is_named_with_its_version(make_java: MakeJava, t
 def test_missing_java_is_the_destinations_error_and_no_reason_to_start_again():
     assert issubclass(SparkSetupError, DestinationError)
     assert SparkSetupError.exit_code == ExitCode.CONFIGURATION
-
-
-def test_the_home_of_a_java_is_where_its_links_lead(make_java: MakeJava, tmp_path: Path):
-    java = make_java("jdk", "17")
-    (tmp_path / "link").symlink_to(java)
-
-    assert java_home(tmp_path / "link") == tmp_path / "jdk"
 
 
 def test_the_composition_root_loads_no_spark():
