@@ -61,6 +61,14 @@ class Position:
         """The position at or after every change of the transaction that commits at `commit_lsn`."""
         return cls(commit_lsn, MAX_ORDINAL)
 
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Read the text form that `str` writes, ``X/Y#N``. Raises `ValueError` on anything else."""
+        lsn, separator, ordinal = text.partition("#")
+        if not separator or not ordinal.isascii() or not ordinal.isdigit() or int(ordinal) > MAX_ORDINAL:
+            raise ValueError(f"not a position: {text!r}")
+        return cls(Lsn.parse(lsn), int(ordinal))
+
     def before(self) -> Position:
         """The greatest position below this one, within the same transaction (ordinal 0: nothing of it yet)."""
         return Position(self.commit_lsn, max(self.ordinal - 1, 0))

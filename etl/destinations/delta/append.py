@@ -1,0 +1,56 @@
+"""Rows added as they are: copied ones, inserts alone, and the changes of a changelog."""
+
+# ruff: noqa: S608 -- names go through `quote`; rows are staged columns
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from etl.destinations.change_rows import METADATA, change_rows, copied_rows, truncate_row
+from etl.destinations.delta.dialect import quote
+from etl.destinations.delta.shape import shaped
+from etl.destinations.delta.writes import Write
+from etl.destinations.runs import JoinedRun
+from etl.events import Truncate
+from etl.schema.table import ColumnSchema, ReplicatedTableSchema
+
+
+def append(write: Write, columns: Sequence[ColumnSchema], rows: pa.Table, *, overwrite: bool = False) -> None:
+    """Add rows in one commit; with `overwrite` in place of all that are there."""
+    names = [*write.shape.names(columns), *(quote(name) for name in rows.schema.names[len(columns) :])]
+    verb = "OVERWRITE" if overwrite else "INTO"
+    with write.session.staged(rows) as view:
+        write.commits.write(
+            write.shape.table,
+            f"INSERT {verb} {write.sql} ({', '.join(names)})"
+            f" SELECT {', '.join(quote(name) for name in rows.schema.names)} FROM {view}",
+            write.watermark,
+        )
+
+
+def append_copy(write: Write, schema: ReplicatedTableSchema, rows: pa.Table) -> None:
+    """Append copied rows to a changelog."""
+    append(write, schema.columns, _signed(shaped(write.shape, schema.columns, copied_rows(rows))))
+
+
+def append_changes(write: Write, parts: Sequence[JoinedRun | Truncate]) -> None:
+    """Append all changes of a write to a changelog in one commit. The parts are under one schema version."""
+    columns = next((part.schema.columns for part in parts if isinstance(part, JoinedRun)), ())
+    tables = [
+        _signed(truncate_row(part))
+        if isinstance(part, Truncate)
+        else _signed(shaped(write.shape, columns, change_rows(part)))
+        for part in parts
+    ]
+    rows = pa.concat_tables(tables, promote_options="default")
+    append(write, columns, rows.select([*(f"c{place}" for place in range(len(columns))), *METADATA.names]))
+
+
+def _signed(rows: pa.Table) -> pa.Table:
+    """The unsigned numbers of the stream as Spark's signed ones; an LSN has 63 bits for as long as it matters."""
+    for field in METADATA:
+        if pa.types.is_unsigned_integer(field.type):
+            place = rows.schema.get_field_index(field.name)
+            rows = rows.set_column(place, field.name, rows.column(place).cast(pa.int64()))
+    return rows

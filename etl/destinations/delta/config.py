@@ -1,0 +1,44 @@
+"""What a Delta destination is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from etl.schema.types import TypeOptions
+from etl.spark.settings import SparkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Upkeep of tables that grow by small commits; zero turns a part off.
+
+    `optimize_commits`: small files are compacted after so many commits of a table. `vacuum_hours`: how often files that
+    no version within the retention needs are deleted; `retention_hours` is that retention.
+    """
+
+    optimize_commits: int = 200
+    vacuum_hours: int = 24
+    retention_hours: int = 168
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSettings:
+    """One lake: a root path, or a catalog of Spark; exactly one of `path` and `catalog` is given.
+
+    `path` is an absolute path or a URI that both Spark and Arrow can write to. `staging` is where batches are handed to
+    Spark, a folder of `path` when None: on a cluster it must be storage that every executor reads.
+    """
+
+    path: str | None = None
+    catalog: str | None = None
+    staging: str | None = None
+    deletion_vectors: bool = False
+    change_data_feed: bool = False
+    maintenance: Maintenance = field(default_factory=Maintenance)
+    types: TypeOptions = field(default_factory=TypeOptions)
+    spark: SparkSettings = field(default_factory=SparkSettings)
+
+    @property
+    def place(self) -> str:
+        """What this lake is called in messages."""
+        return self.path if self.path is not None else f"catalog {self.catalog}"

@@ -1,0 +1,153 @@
+"""Arrow columns as a Delta table takes them, purely: nothing is lost, rounded or guessed on the way.
+
+- What Spark has no type for becomes its text: a time of day.
+- ±infinity of dates and timestamps, which Spark does not know, becomes NULL; `not_held` tells where.
+- A source column's type may have changed since the table was made; its values are then cast to the type the column has
+  here. A cast that would change a value is not made: the table fails, and says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from etl.destinations.delta.dialect import arrow_of, type_of
+from etl.errors import DestinationTableError
+from etl.schema.table import ColumnSchema
+from etl.schema.types import (
+    DATE_INFINITY,
+    DATE_MINUS_INFINITY,
+    TIMESTAMP_INFINITY,
+    TIMESTAMP_MINUS_INFINITY,
+)
+
+
+def conform(column: pa.ChunkedArray, spark_type: str, name: str, table: str) -> pa.ChunkedArray:
+    """`column` as values of `spark_type`. Raises `DestinationTableError` naming column and table."""
+    target = arrow_of(spark_type)
+    natural = type_of(column.type)
+    infinite = _infinite(column)
+    if infinite is not None:
+        column = pc.if_else(infinite, pa.scalar(None, column.type), column)
+    column = _natural(column)
+    if natural == spark_type:
+        return column
+    converted = None if target is None else _cast(column, target)
+    if converted is None:
+        raise DestinationTableError(
+            f"column {name!r} is {spark_type} here and cannot take the values, which come as {natural}",
+            hint="the source column's type has changed; copy the table again to take the new type",
+            table=table,
+        )
+    return converted
+
+
+def not_held(columns: Sequence[ColumnSchema], rows: pa.Table) -> Iterator[tuple[int, int, str]]:
+    """``(row, attnum, text)`` of every value that becomes NULL for want of an infinity, as Postgres prints it."""
+    for place, column in enumerate(columns):
+        values = rows.column(place)
+        infinite = _infinite(values)
+        if infinite is not None:
+            lost = pa.array(np.flatnonzero(infinite.to_numpy()))
+            for row, value in zip(lost.to_pylist(), values.take(lost), strict=True):
+                yield row, column.attnum, _text(value)
+
+
+def _natural(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in the Arrow type that Spark reads without loss."""
+    kind = column.type
+    if pa.types.is_list(kind):
+        return pa.chunked_array([_natural_list(chunk) for chunk in column.chunks], _natural_type(kind))
+    if pa.types.is_time64(kind):
+        return _time_text(column)
+    return column.cast(_natural_type(kind))
+
+
+def _natural_type(kind: pa.DataType) -> pa.DataType:
+    natural = arrow_of(type_of(kind))
+    if natural is None:
+        raise ValueError(f"no Spark type for {kind}")
+    return natural
+
+
+def _natural_list(chunk: pa.ListArray) -> pa.ListArray:
+    values = _natural(pa.chunked_array([chunk.values])).combine_chunks()
+    return pa.ListArray.from_arrays(chunk.offsets, values, mask=chunk.is_null() if chunk.null_count else None)
+
+
+def _time_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``HH:MM:SS`` with as many fractional digits as Postgres prints."""
+    return pc.replace_substring_regex(column.cast(pa.string()), r"\.0+$|0+$", "")
+
+
+def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
+    """The cast that can be undone, None where one value cannot."""
+    try:
+        there = column.cast(target)
+        back = there.cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return there if _same(back, column) else None
+
+
+def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
+    if pa.types.is_floating(left.type):
+        return bool(
+            np.array_equal(
+                left.to_numpy(zero_copy_only=False), right.to_numpy(zero_copy_only=False), equal_nan=True
+            )
+        )
+    return bool(left.equals(right))
+
+
+# --- infinity -------------------------------------------------------------------------------------------------
+
+
+def _infinite(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Which values are infinite, or lists with an infinite element; None when none is, which is nearly always."""
+    is_list = pa.types.is_list(column.type)
+    ends = _ends(column.type.value_type if is_list else column.type)
+    if ends is None or not len(column):
+        return None
+    array = column.combine_chunks()
+    numbers = _numbers(array.flatten() if is_list else array)
+    extremes = pc.min_max(numbers)
+    if extremes["min"].as_py() not in ends and extremes["max"].as_py() not in ends:
+        return None
+    infinite = pc.is_in(numbers, pa.array(ends, numbers.type))
+    if is_list:
+        rows = np.zeros(len(array), np.bool_)
+        rows[pc.list_parent_indices(array).to_numpy()[infinite.to_numpy(zero_copy_only=False)]] = True
+        infinite = pa.array(rows)
+    return pa.chunked_array([infinite])
+
+
+def _text(value: pa.Scalar) -> str:
+    if not pa.types.is_list(value.type):
+        return _texts(pa.array([value], value.type))[0] or ""
+    cells = ("NULL" if text is None else f'"{text}"' for text in _texts(value.values))
+    return "{" + ",".join(cells) + "}"
+
+
+def _texts(values: pa.Array) -> list[str | None]:
+    ends = _ends(values.type) or (0, 0)
+    numbers = _numbers(values)
+    infinite = pc.is_in(numbers, pa.array(ends, numbers.type))
+    finite = pc.if_else(infinite, pa.scalar(None, values.type), values).cast(pa.string())
+    positive = pc.equal(numbers, pa.scalar(ends[0], numbers.type))
+    return list(pc.if_else(infinite, pc.if_else(positive, "infinity", "-infinity"), finite).to_pylist())
+
+
+def _ends(kind: pa.DataType) -> tuple[int, int] | None:
+    if pa.types.is_date32(kind):
+        return DATE_INFINITY, DATE_MINUS_INFINITY
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY
+    return None
+
+
+def _numbers(values: pa.Array) -> pa.Array:
+    return values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())

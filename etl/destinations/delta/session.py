@@ -1,0 +1,147 @@
+"""One Spark session: statements, commits that carry a stamp, staged rows in, Spark's errors out as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from etl.destinations.delta.dialect import type_of
+from etl.destinations.delta.failures import Failure, failure_of, translated
+from etl.destinations.delta.stamp import Stamp
+from etl.destinations.delta.storage import Staging
+from etl.errors import DestinationUnavailableError
+from etl.spark.session import is_alive, new_session
+from etl.spark.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+Row = tuple[Any, ...]
+
+_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
+_TXN_APP: Final = "spark.databricks.delta.write.txnAppId"
+_TXN_VERSION: Final = "spark.databricks.delta.write.txnVersion"
+#: How often a commit that lost against another writer is tried again: it changed nothing, and its version is unused.
+_ATTEMPTS: Final = 5
+
+
+class Session:
+    """An open session. Not thread-safe."""
+
+    def __init__(self, settings: SparkSettings, staging: Staging, place: str) -> None:
+        """`place` names the lake in errors. Raises `SparkSetupError`, `DestinationUnavailableError`."""
+        self._spark: SparkSession = new_session(settings)
+        self._staging = staging
+        self._place = place
+        self._views = count()
+
+    def rows(self, sql: str, table: str | None = None) -> list[Row]:
+        """Execute one statement and fetch all rows.
+
+        `table` is the destination table to blame for what is refused. Raises `DestinationError`.
+        """
+        try:
+            return [tuple(row) for row in self._execute(sql)]
+        except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
+            raise self._translated(error, table) from None
+
+    def arrow(self, sql: str, schema: pa.Schema, table: str | None = None) -> pa.Table:
+        """Execute one statement and fetch all rows as columns of `schema`. Raises `DestinationError`."""
+        try:
+            return self._spark.sql(sql).toArrow().cast(schema)
+        except Exception as error:  # noqa: BLE001
+            raise self._translated(error, table) from None
+
+    def schema(self, sql_name: str) -> StructType | None:
+        """The columns of a table as Spark reads them, None when there is no such table."""
+        try:
+            return self._spark.table(sql_name).schema
+        except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
+            if failure_of(error) is Failure.GONE:
+                return None
+            raise self._translated(error, None) from None
+
+    def user_metadata(self, sql_name: str, limit: int | None) -> list[str | None]:
+        """What the commits of a table say about themselves, the newest first."""
+        newest = "" if limit is None else f" LIMIT {limit:d}"
+        try:
+            history = self._spark.sql(f"DESCRIBE HISTORY {sql_name}{newest}")
+            return [row[0] for row in history.select("userMetadata").collect()]
+        except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
+            raise self._translated(error, None) from None
+
+    def commit(
+        self,
+        sql: str,
+        stamp: Stamp,
+        table: str | None = None,
+        *,
+        version: int | None = None,
+    ) -> list[Row]:
+        """Execute a statement that commits at most once to one table, and have the commit say `stamp`.
+
+        With a `version` a commit that is repeated, or that a newer run has ruled out, is left out by Delta itself.
+        A commit that lost against another writer is tried again.
+        """
+        with self._confs(stamp, version):
+            for attempt in range(_ATTEMPTS):
+                try:
+                    return [tuple(row) for row in self._execute(sql)]
+                except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
+                    if failure_of(error) is not Failure.CONFLICT or attempt == _ATTEMPTS - 1:
+                        raise self._translated(error, table) from None
+        raise AssertionError
+
+    @contextmanager
+    def staged(self, data: pa.Table) -> Iterator[str]:
+        """Make rows readable in SQL under the returned name, with the columns and types of `data`."""
+        view = f"etl_staged_{next(self._views)}"
+        with self._staging.file(data) as path:
+            fields = ", ".join(f"`{field.name}` {type_of(field.type)}" for field in data.schema)
+            try:
+                self._spark.read.schema(fields).parquet(path).createOrReplaceTempView(view)
+            except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
+                raise self._translated(error, None) from None
+            try:
+                yield view
+            finally:
+                self._drop_view(view)
+
+    def _drop_view(self, view: str) -> None:
+        if is_alive(self._spark):
+            self._spark.catalog.dropTempView(view)
+
+    def _execute(self, sql: str) -> list[Any]:
+        return self._spark.sql(sql).collect()
+
+    @contextmanager
+    def _confs(self, stamp: Stamp, version: int | None) -> Iterator[None]:
+        confs = {_METADATA: stamp.text()}
+        if version is not None:
+            confs |= {_TXN_APP: f"etl-{stamp.pipeline_id}-{stamp.oid}", _TXN_VERSION: str(version)}
+        try:
+            for name, value in confs.items():
+                self._spark.conf.set(name, value)
+            yield
+        finally:
+            if is_alive(self._spark):
+                for name in confs:
+                    self._spark.conf.unset(name)
+
+    def _translated(self, error: Exception, table: str | None) -> Exception:
+        if not is_alive(self._spark):
+            return DestinationUnavailableError(
+                f"the JVM of Spark ended while it worked on {self._place}",
+                hint="it is started again; if this comes back, see its log and raise spark.driver.memory",
+            )
+        if failure_of(error) is Failure.GONE and self._staging.address in str(error):
+            return DestinationUnavailableError(
+                f"rows staged in {self._staging.address} are gone before Spark read them",
+                hint="on a cluster, staging must be storage that every executor reads; otherwise it is tried again",
+            )
+        return translated(error, self._place, table)

@@ -1,0 +1,57 @@
+"""The Delta destination for the destination suite: one folder a kit, one Spark for all of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+from etl.destinations.base import Destination, DestinationTable
+from etl.destinations.delta.config import DeltaSettings, Maintenance
+from etl.destinations.delta.destination import DeltaDestination
+from etl.destinations.delta.places import Places
+from etl.spark.session import new_session
+from etl.spark.settings import SparkSettings
+from etl.testing.builders import PlainRow
+from etl.testing.destination_kit import DestinationKit
+
+#: Compiling less makes a JVM that lives for one test run start faster.
+TEST_SPARK = SparkSettings(
+    master="local[2]", conf={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+)
+
+
+class DeltaKit(DestinationKit):
+    """A lake in `directory`."""
+
+    def __init__(self, directory: Path, spark: SparkSettings = TEST_SPARK) -> None:
+        self._directory = directory
+        self._names = count()
+        self.settings = DeltaSettings(
+            path=str(directory / "lake"),
+            spark=spark,
+            maintenance=Maintenance(optimize_commits=0, vacuum_hours=0),
+        )
+
+    def connect(self) -> Destination:
+        """One more destination over the folder."""
+        return DeltaDestination(self.settings)
+
+    def rows(self, table: DestinationTable) -> list[PlainRow]:
+        """Read in a session of its own."""
+        return self.query(f"SELECT * FROM {Places(self.settings).table(table.name).sql}")  # noqa: S608 -- quoted
+
+    def query(self, sql: str) -> list[PlainRow]:
+        """Any statement's rows."""
+        rows: list[PlainRow] = new_session(self.settings.spark).sql(sql).toArrow().to_pylist()
+        return [{name: _aware(value) for name, value in row.items()} for row in rows]
+
+    def fresh(self) -> DestinationKit:
+        """Another folder."""
+        directory = self._directory / f"fresh{next(self._names)}"
+        directory.mkdir()
+        return DeltaKit(directory, self.settings.spark)
+
+
+def _aware(value: object) -> object:
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
