@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import structlog
 
 from etl.config.checks import CheckResult, CheckStatus
+from etl.config.destinations import DeltaDestinationConfig, DuckDbDestinationConfig
 from etl.config.models import PipelineConfig
 from etl.config.progress import CopyProgress
 from etl.config.reports import PipelineStatus, SchemaLogEntry
 from etl.destinations.base import Destination
-from etl.errors import ConfigError, DdlTriggerError, EtlError, ExitCode, SourceSettingError
+from etl.errors import DdlTriggerError, EtlError, ExitCode, SourceSettingError
 from etl.lsn import Lsn
 from etl.pipeline.context import PipelineContext, type_options
 from etl.pipeline.reports import schema_log, status
@@ -31,6 +33,10 @@ from etl.spark.jars import JarReport, inspect_jars, jars_directory
 from etl.store.base import StateStore
 from etl.store.postgres import PostgresStore
 from etl.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from etl.destinations.delta.config import DeltaSettings
+    from etl.schema.types import TypeOptions
 
 _log = structlog.get_logger()
 
@@ -133,13 +139,33 @@ def load_jars(directory: Path | None) -> tuple[JarReport, ...]:
 
 def build_destination(config: PipelineConfig) -> Destination:
     """The destination that the configuration names."""
-    match config.destination.type:
-        case "duckdb":
+    match config.destination:
+        case DuckDbDestinationConfig(path=path):
             from etl.destinations.duckdb.config import DuckDBSettings
             from etl.destinations.duckdb.destination import DuckDBDestination
 
-            return DuckDBDestination(DuckDBSettings(config.destination.path, types=type_options(config)))
-    raise ConfigError(f"no destination of type {config.destination.type}")
+            return DuckDBDestination(DuckDBSettings(path, types=type_options(config)))
+        case DeltaDestinationConfig() as delta:
+            from etl.destinations.delta.destination import DeltaDestination
+
+            return DeltaDestination(_delta_settings(delta, type_options(config)))
+
+
+def _delta_settings(config: DeltaDestinationConfig, types: TypeOptions) -> DeltaSettings:
+    from etl.destinations.delta.config import DeltaSettings, Maintenance
+    from etl.spark.settings import SparkSettings
+
+    upkeep, spark = config.maintenance, config.spark
+    return DeltaSettings(
+        path=config.path,
+        catalog=config.catalog,
+        staging=config.staging,
+        deletion_vectors=config.deletion_vectors,
+        change_data_feed=config.change_data_feed,
+        maintenance=Maintenance(upkeep.optimize_commits, upkeep.vacuum_hours, upkeep.retention_hours),
+        types=types,
+        spark=SparkSettings(spark.master, spark.remote, spark.conf),
+    )
 
 
 @contextmanager

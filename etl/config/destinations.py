@@ -5,12 +5,14 @@ To add a destination: a model with its own ``type: Literal[...]`` and one more m
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from etl.config.values import ConfigModel, RelativePath
+from etl.config.values import NO_BOOL, ConfigModel, RelativePath, resolve_path
 
 
 def _durable(path: RelativePath) -> RelativePath:
@@ -34,6 +36,95 @@ class DuckDbDestinationConfig(ConfigModel):
         return f"duckdb {self.path}"
 
 
-# Members are told apart by `type`; with a second one this becomes
-# Annotated[DuckDbDestinationConfig | OtherConfig, Field(discriminator="type")].
-DestinationConfig = DuckDbDestinationConfig
+def _as_spark_writes(value: object) -> object:
+    """YAML reads 4 and true as what they look like; Spark takes text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _lake(path: str, info: ValidationInfo) -> str:
+    return path.rstrip("/") if "://" in path else str(resolve_path(Path(path), info.context))
+
+
+def _properties(value: object) -> object:
+    """From a variable of the environment they come as JSON."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise PydanticCustomError(
+                "spark_conf", "must be a section of spark.* keys, in a variable as JSON"
+            ) from None
+    return value
+
+
+def _each_is_sparks(conf: dict[str, str]) -> dict[str, str]:
+    if foreign := sorted(name for name in conf if not name.startswith("spark.")):
+        raise PydanticCustomError(
+            "spark_conf", "holds {names}: every key begins with spark.", {"names": ", ".join(foreign)}
+        )
+    return conf
+
+
+class SparkConfig(ConfigModel):
+    """Which Spark does the work."""
+
+    master: Annotated[str, Field(min_length=1)] = "local[*]"
+    """Spark's master: `local[*]`, `spark://host:7077`, `yarn`, `k8s://…`."""
+    remote: Annotated[str, Field(pattern=r"^sc://.+")] | None = None
+    """A Spark Connect server, `sc://host:15002`, instead of `master`. It must run with Delta's jars."""
+    conf: Annotated[
+        dict[str, Annotated[str, BeforeValidator(_as_spark_writes)]],
+        BeforeValidator(_properties),
+        AfterValidator(_each_is_sparks),
+    ] = Field(default_factory=dict)
+    """Any `spark.*` property, laid over etl's own: memory, executors, credentials of the storage."""
+
+
+class MaintenanceConfig(ConfigModel):
+    """Upkeep of tables that grow by small commits. Zero turns a part off."""
+
+    optimize_commits: Annotated[int, Field(ge=0), NO_BOOL] = 200
+    """Compact a table's small files after so many commits to it."""
+    vacuum_hours: Annotated[int, Field(ge=0), NO_BOOL] = 24
+    """How often files that no kept version needs are deleted, in hours."""
+    retention_hours: Annotated[int, Field(ge=168), NO_BOOL] = 168
+    """How long a table's versions stay readable, in hours; never below a week, which running readers may need."""
+
+
+class DeltaDestinationConfig(ConfigModel):
+    """Delta Lake tables, written by Spark."""
+
+    type: Literal["delta"]
+    """Which destination this is."""
+    path: Annotated[str, Field(min_length=1), AfterValidator(_lake)] | None = None
+    """Where the tables lie, `<path>/<schema>/<table>`: a folder (relative to the configuration file) or an address such as
+    `s3a://bucket/lake`. Either this or `catalog`."""
+    catalog: Annotated[str, Field(min_length=1)] | None = None
+    """A catalog of Spark that keeps the tables as `<catalog>.<schema>.<table>`, such as `spark_catalog`."""
+    staging: Annotated[str, Field(min_length=1), AfterValidator(_lake)] | None = None
+    """Where batches wait for Spark; every executor must be able to read it. Default: a folder of `path`."""
+    deletion_vectors: bool = False
+    """Mark deleted rows instead of rewriting their files: cheaper changes, slower reads, newer readers only."""
+    change_data_feed: bool = False
+    """Record row changes for `table_changes`."""
+    maintenance: MaintenanceConfig = MaintenanceConfig()
+    """Upkeep of tables that grow by small commits."""
+    spark: SparkConfig = SparkConfig()
+    """Which Spark does the work."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.path is None) == (self.catalog is None):
+            raise PydanticCustomError("delta_place", "needs either a path or a catalog")
+        if self.path is None and self.staging is None:
+            raise PydanticCustomError("delta_staging", "needs a staging folder beside a catalog")
+        return self
+
+    def describe(self) -> str:
+        """Safe text for people."""
+        return f"delta {self.path or self.catalog}"
+
+
+DestinationConfig = Annotated[DuckDbDestinationConfig | DeltaDestinationConfig, Field(discriminator="type")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +11,9 @@ from pydantic import BaseModel
 from etl.config.loader import DEFAULT, LoadedConfig
 from etl.config.secrets import Secret
 from etl.config.yaml_file import Key
+
+#: Spark's own properties hide their secrets behind names alone.
+_SECRET_NAME = re.compile(r"secret|password|token|credential|\bkey\b|account\.key", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,13 @@ def _leaves(value: object, key: Key, *, given: bool) -> Iterator[tuple[Key, str 
         for name in type(value).model_fields:
             set_here = given and name in value.model_fields_set
             yield from _leaves(getattr(value, name), (*key, name), given=set_here)
+    elif isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield (*key, name), "********" if _SECRET_NAME.search(name) else item, given
     elif isinstance(value, tuple) and value:
         for number, item in enumerate(value):
             yield from _leaves(item, (*key, number), given=given)
-    elif isinstance(value, tuple):
-        yield key, "[]", given
+    elif isinstance(value, tuple | dict):
+        yield key, "[]" if isinstance(value, tuple) else "{}", given
     else:
         yield key, value if isinstance(value, bool | int | None) else str(value), given
