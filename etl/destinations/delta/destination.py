@@ -23,6 +23,7 @@ from etl.destinations.delta.commits import Commits
 from etl.destinations.delta.config import DeltaSettings
 from etl.destinations.delta.conform import not_held
 from etl.destinations.delta.housekeeping import Housekeeping
+from etl.destinations.delta.maintenance import Upkeep
 from etl.destinations.delta.places import Places
 from etl.destinations.delta.session import Session
 from etl.destinations.delta.shape import shaped
@@ -45,6 +46,7 @@ class _Open:
     housekeeping: Housekeeping
     catalog: Catalog
     commits: Commits
+    upkeep: Upkeep
 
 
 class DeltaDestination(Destination):
@@ -83,11 +85,19 @@ class DeltaDestination(Destination):
             housekeeping,
             Catalog(session, housekeeping, self._places, self._settings),
             Commits(session, housekeeping, self._places, pipeline_id),
+            Upkeep(
+                self._settings.maintenance,
+                self._places,
+                housekeeping,
+                lambda: Session(self._settings.spark, staging, self._settings.place),
+            ),
         )
 
     def close(self) -> None:
         """Let go of the session; Spark stays up until the process ends. Idempotent."""
-        self._opened = None
+        if self._opened is not None:
+            self._opened.upkeep.close()
+            self._opened = None
 
     # --- names and schemas --------------------------------------------------------------------------------------
 
@@ -158,6 +168,8 @@ class DeltaDestination(Destination):
             count = self._apply(changes)
             if count:
                 unmatched[changes.table.oid] = count
+            if self._open.upkeep.committed(changes.table, self._open.commits.stamp(changes.table)):
+                self.set_watermark(changes.table, changes.watermark)
             failpoint("dest.mid_write")
         failpoint("dest.after_commit")
         return unmatched

@@ -139,6 +139,17 @@ class Housekeeping:
         )
         self.drop_exact(table)
 
+    # --- upkeep -------------------------------------------------------------------------------------------------
+
+    def last_vacuum(self) -> float | None:
+        """When this pipeline's tables were last vacuumed, in seconds since 1970; None when never."""
+        stored = self._properties().get(self._vacuum_key)
+        return float(stored) if stored is not None else None
+
+    def set_last_vacuum(self, when: float) -> None:
+        """Record that the tables are being vacuumed."""
+        self._set({self._vacuum_key: str(int(when))})
+
     # --- exact texts --------------------------------------------------------------------------------------------
 
     def keep_exact(self, oid: int, values: Iterable[tuple[int, int, int, str]]) -> None:
@@ -167,6 +178,10 @@ class Housekeeping:
     @property
     def _owner_key(self) -> str:
         return f"etl.owner.{self._pipeline_id:d}"
+
+    @property
+    def _vacuum_key(self) -> str:
+        return f"etl.vacuum.{self._pipeline_id:d}"
 
     def _table_key(self, oid: int) -> str:
         return f"etl.table.{self._pipeline_id:d}.{oid:d}"
