@@ -49,6 +49,13 @@ private network whose server has no certificate, such as a Compose network, writ
 (powers of 1024). **Durations** have their unit in the name of the key.
 """
 
+KINDS = {
+    "string": "text",
+    "integer": "number",
+    "boolean": "true, false",
+    "array": "list of sections",
+    "object": "section of text",
+}
 UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
@@ -68,7 +75,20 @@ def render() -> str:
     for name, field in schema["properties"].items():
         for title, section in sections(name, field, definitions):
             parts += [f"## {title}\n", heading(section), table(section, definitions, path=name)]
+            for path, nested in nested_sections(name, section, definitions):
+                parts += [f"### `{path}`\n", heading(nested), table(nested, definitions, path=path)]
     return "\n".join(parts)
+
+
+def nested_sections(
+    path: str, section: dict[str, Any], definitions: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The sections inside a section, at any depth; a secret is no section."""
+    for key, field in section["properties"].items():
+        for reference in references(field):
+            if reference != "Secret":
+                yield f"{path}.{key}", definitions[reference]
+                yield from nested_sections(f"{path}.{key}", definitions[reference], definitions)
 
 
 def sections(
@@ -102,14 +122,21 @@ def table(section: dict[str, Any], definitions: dict[str, Any], path: str) -> st
     for key, field in section["properties"].items():
         default = "required" if key in section.get("required", ()) else default_text(field)
         description = field.get("description") or described(field, definitions)
-        if path == "" and references(field):
-            description += f" See [`{key}`](#{anchor(key, field, definitions)})."
+        titles = link_titles(path, key, field, definitions)
+        if titles:
+            description += f" See {', '.join(f'[{title}](#{anchor(title)})' for title in titles)}."
         lines.append(f"| `{key}` | {kind_text(field)} | {default} | {' '.join(description.split())} |")
     return "\n".join(lines) + "\n"
 
 
-def anchor(key: str, field: dict[str, Any], definitions: dict[str, Any]) -> str:
-    title = next(sections(key, field, definitions))[0]
+def link_titles(path: str, key: str, field: dict[str, Any], definitions: dict[str, Any]) -> list[str]:
+    """The headings below which the keys of a section are listed."""
+    if path == "":
+        return [title for title, _ in sections(key, field, definitions)]
+    return [f"`{path}.{key}`" for reference in references(field) if reference != "Secret"]
+
+
+def anchor(title: str) -> str:
     return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
 
 
@@ -132,11 +159,7 @@ def kind_of(part: dict[str, Any]) -> str:
         return "secret"
     if "$ref" in part or "oneOf" in part:
         return "section"
-    if part["type"] == "array":
-        return "list of sections"
-    if part.get("format") == "path":
-        return "path"
-    return {"string": "text", "integer": "number", "boolean": "true, false"}[part["type"]] + limits(part)
+    return "path" if part.get("format") == "path" else KINDS[part["type"]] + limits(part)
 
 
 def limits(part: dict[str, Any]) -> str:

@@ -9,7 +9,14 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from etl.config.values import NO_BOOL, ConfigModel, RelativePath, resolve_path
@@ -59,6 +66,12 @@ def _properties(value: object) -> object:
     return value
 
 
+def _connect_address(address: str) -> str:
+    if not address.startswith("sc://"):
+        raise PydanticCustomError("spark_remote", "must be an address that begins with sc://")
+    return address
+
+
 def _each_is_sparks(conf: dict[str, str]) -> dict[str, str]:
     if foreign := sorted(name for name in conf if not name.startswith("spark.")):
         raise PydanticCustomError(
@@ -67,19 +80,34 @@ def _each_is_sparks(conf: dict[str, str]) -> dict[str, str]:
     return conf
 
 
+SparkText = Annotated[
+    str,
+    BeforeValidator(_as_spark_writes),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}),
+]
+
+
 class SparkConfig(ConfigModel):
     """Which Spark does the work."""
 
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark's master: `local[*]`, `spark://host:7077`, `yarn`, `k8s://…`."""
-    remote: Annotated[str, Field(pattern=r"^sc://.+")] | None = None
+    remote: (
+        Annotated[
+            str,
+            AfterValidator(_connect_address),
+            WithJsonSchema({"type": "string", "pattern": "^sc://"}),
+        ]
+        | None
+    ) = None
     """A Spark Connect server, `sc://host:15002`, instead of `master`. It must run with Delta's jars."""
     conf: Annotated[
-        dict[str, Annotated[str, BeforeValidator(_as_spark_writes)]],
+        dict[str, SparkText],
         BeforeValidator(_properties),
         AfterValidator(_each_is_sparks),
     ] = Field(default_factory=dict)
-    """Any `spark.*` property, laid over etl's own: memory, executors, credentials of the storage."""
+    """Any `spark.*` property, laid over etl's own: memory, executors, credentials of the storage. What its name calls a
+    secret, password, token or key is shown masked."""
 
 
 class MaintenanceConfig(ConfigModel):

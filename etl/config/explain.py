@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pydantic import BaseModel
 
 from etl.config.loader import DEFAULT, LoadedConfig
-from etl.config.secrets import Secret
+from etl.config.secrets import MASK, Secret, looks_secret
 from etl.config.yaml_file import Key
-
-#: Spark's own properties hide their secrets behind names alone.
-_SECRET_NAME = re.compile(r"secret|password|token|credential|\bkey\b|account\.key", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,7 @@ def _leaves(value: object, key: Key, *, given: bool) -> Iterator[tuple[Key, str 
             yield from _leaves(getattr(value, name), (*key, name), given=set_here)
     elif isinstance(value, dict) and value:
         for name, item in value.items():
-            yield (*key, name), "********" if _SECRET_NAME.search(name) else item, given
+            yield (*key, name), MASK if looks_secret(name, item) else item, given
     elif isinstance(value, tuple) and value:
         for number, item in enumerate(value):
             yield from _leaves(item, (*key, number), given=given)

@@ -23,6 +23,7 @@ _TEXTS = {
     "bool_parsing": "must be true or false",
     "path_type": "must be a path",
     "tuple_type": "must be a list",
+    "dict_type": "must be a section with keys",
     "model_type": "must be a section with keys",
     "model_attributes_type": "must be a section with keys",
     "greater_than_equal": "must be at least {ge}",
@@ -40,6 +41,8 @@ def describe_problems(
     lines = []
     for details in error.errors(include_url=False):
         key = without_tags(root, details["loc"])
+        if details["type"] == "union_tag_invalid":
+            key = (*key, "type")
         name = ".".join(map(str, key)) or "the file"
         lines.append(f"{where(key)}: {name} {_explain(root, key, details)}")
     return lines
@@ -58,8 +61,7 @@ def _explain(root: type[ConfigModel], key: Key, details: ErrorDetails) -> str:
         guess = did_you_mean(str(key[-1]), place_at(root, key[:-1]).keys)
         return f"is not a known key; {guess}" if guess else "is not a known key"
     if kind in {"literal_error", "union_tag_invalid"}:
-        place = place_at(root, key if kind == "literal_error" else (*key, "type"))
-        return _explain_choice(details["input"], place.choices)
+        return _explain_choice(details["input"], place_at(root, key).choices)
     if kind == "union_tag_not_found":
         return f"needs a type: {', '.join(place_at(root, (*key, 'type')).choices)}"
     text = _TEXTS.get(kind)

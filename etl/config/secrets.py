@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -15,6 +16,15 @@ from etl.errors import ConfigError
 
 MASK = "********"
 _SHAPE = "must be text in quotes, {env: NAME} or {file: PATH}"
+#: Spark's properties are text, and only their names tell a secret. A provider of credentials is a class.
+_NAMES_ONE = re.compile(r"secret|password|token|credential(?!s\.provider)|\b(?:key|sas)\b", re.IGNORECASE)
+#: Options of a JVM are pairs in one text.
+_HOLDS_ONE = re.compile(r"(?:secret|password|token)\w*=", re.IGNORECASE)
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a property of Spark is a secret by its name, or holds something that is."""
+    return _NAMES_ONE.search(name) is not None or _HOLDS_ONE.search(value) is not None
 
 
 class Secret(ConfigModel):
