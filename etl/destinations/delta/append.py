@@ -21,11 +21,9 @@ def append(write: Write, columns: Sequence[ColumnSchema], rows: pa.Table, *, ove
     names = [*write.shape.names(columns), *(quote(name) for name in rows.schema.names[len(columns) :])]
     verb = "OVERWRITE" if overwrite else "INTO"
     with write.session.staged(rows) as view:
-        write.commits.write(
-            write.shape.table,
+        write.commit(
             f"INSERT {verb} {write.sql} ({', '.join(names)})"
             f" SELECT {', '.join(quote(name) for name in rows.schema.names)} FROM {view}",
-            write.watermark,
         )
 
 

@@ -8,6 +8,8 @@ the claim is the last word of all earlier runs.
 # ruff: noqa: S608 -- names went through `quote`
 from __future__ import annotations
 
+from itertools import count
+
 from etl.destinations.base import DestinationTable
 from etl.destinations.delta.dialect import literal
 from etl.destinations.delta.housekeeping import Housekeeping
@@ -23,7 +25,7 @@ _HISTORY = 20
 
 
 class Commits:
-    """Watermarks and commits of the tables of one pipeline. Not thread-safe."""
+    """Watermarks and commits of the tables of one pipeline; threads may share it as long as no two write one table."""
 
     def __init__(
         self, session: Session, housekeeping: Housekeeping, places: Places, pipeline_id: int
@@ -34,7 +36,7 @@ class Commits:
         self._pipeline_id = pipeline_id
         self._known: dict[int, Position | None] = {}
         self._claimed: set[int] = set()
-        self._sequence = 0
+        self._sequence = count(1)
 
     def watermarks(self) -> dict[int, Position]:
         """Table oid → last position applied, of every table with a complete copy."""
@@ -59,16 +61,17 @@ class Commits:
         self._known.pop(table.oid, None)
         self._claimed.discard(table.oid)
 
-    def write(self, table: DestinationTable, sql: str, watermark: Position | None) -> list[Row]:
+    def write(
+        self, session: Session, table: DestinationTable, sql: str, watermark: Position | None
+    ) -> list[Row]:
         """Execute a statement that writes rows of a table, with the watermark in the same commit; durable on return.
 
-        Raises `DestinationFencedError` when another run took over, be it while the statement ran.
+        `session` is the calling thread's own. Raises `DestinationFencedError` when another run took over, be it while the statement ran.
         """
-        self._claim(table)
-        self._sequence += 1
-        version = self._version(self._sequence)
+        self._claim(session, table)
+        version = self._version(next(self._sequence))
         known = self._known.pop(table.oid, None)
-        rows = self._session.commit(sql, self.stamp(table, watermark), table.name, version=version)
+        rows = session.commit(sql, self.stamp(table, watermark), table.name, version=version)
         self._housekeeping.fence()
         self._known[table.oid] = known if watermark is None else watermark
         return rows
@@ -84,21 +87,21 @@ class Commits:
         )
         self._known[table.oid] = watermark
 
-    def _claim(self, table: DestinationTable) -> None:
+    def _claim(self, session: Session, table: DestinationTable) -> None:
         if table.oid in self._claimed:
             return
+        was_told = table.oid in self._known
         before = self._known.get(table.oid)
         place = self._places.table(table.name).sql
-        self._session.commit(
+        session.commit(
             f"INSERT INTO {place} SELECT * FROM {place} WHERE false",
             self.stamp(table),
             table.name,
             version=self._version(0),
         )
         self._claimed.add(table.oid)
-        now = self._read(table.oid, table.name)
-        if now != before:
-            self._known[table.oid] = now
+        now = self._known[table.oid] = self._read(table.oid, table.name)
+        if was_told and now != before:
             raise DestinationUnavailableError(
                 f"a write of an earlier run reached table {table.name} after this one had begun",
                 hint="the pipeline goes on from there by itself",

@@ -26,12 +26,14 @@ class DeltaSettings:
     """One lake: a root path, or a catalog of Spark; exactly one of `path` and `catalog` is given.
 
     `path` is an absolute path or a URI that both Spark and Arrow can write to. `staging` is where batches are handed to
-    Spark, a folder of `path` when None: on a cluster it must be storage that every executor reads.
+    Spark, a folder of `path` when None: on a cluster it must be storage that every executor reads. `parallel_tables` is
+    how many tables are written at once: much of a small commit is waiting.
     """
 
     path: str | None = None
     catalog: str | None = None
     staging: str | None = None
+    parallel_tables: int = 2
     deletion_vectors: bool = False
     change_data_feed: bool = False
     maintenance: Maintenance = field(default_factory=Maintenance)

@@ -9,8 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +25,10 @@ from etl.schema.types import (
     TIMESTAMP_INFINITY,
     TIMESTAMP_MINUS_INFINITY,
 )
+
+Int64s = npt.NDArray[np.int64]
+
+_DAY_US: Final = 86_400_000_000
 
 
 def conform(column: pa.ChunkedArray, spark_type: str, name: str, table: str) -> pa.ChunkedArray:
@@ -74,23 +80,42 @@ def _natural_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _natural_list(chunk: pa.ListArray) -> pa.ListArray:
-    values = _natural(pa.chunked_array([chunk.values])).combine_chunks()
-    return pa.ListArray.from_arrays(chunk.offsets, values, mask=chunk.is_null() if chunk.null_count else None)
+    """Built anew from the elements that are in it: a slice's offsets do not begin at zero."""
+    offsets = np.concatenate([[0], np.cumsum(_lengths(chunk))]).astype(np.int32)
+    values = _natural(pa.chunked_array([chunk.flatten()])).combine_chunks()
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=chunk.is_null())
+
+
+def _lengths(lists: pa.ListArray) -> Int64s:
+    """How many elements each list has; a NULL has none, whatever lies behind it."""
+    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
 
 
 def _time_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """``HH:MM:SS`` with as many fractional digits as Postgres prints."""
-    return pc.replace_substring_regex(column.cast(pa.string()), r"\.0+$|0+$", "")
+    """``HH:MM:SS`` with as many fractional digits as Postgres prints; Arrow itself has no name for the day's end."""
+    text = pc.replace_substring_regex(column.cast(pa.string()), r"\.0+$|0+$", "")
+    return pc.if_else(pc.equal(column.cast(pa.int64()), _DAY_US), "24:00:00", text)
 
 
 def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
     """The cast that can be undone, None where one value cannot."""
+    if _is_guess(column.type, target):
+        return None
     try:
         there = column.cast(target)
         back = there.cast(column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return there if _same(back, column) else None
+
+
+def _is_guess(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether Arrow's cast would read numbers as days or microseconds: nobody said they are."""
+    if pa.types.is_list(source) and pa.types.is_list(target):
+        return _is_guess(source.value_type, target.value_type)
+    if pa.types.is_string(source) or pa.types.is_string(target):
+        return False
+    return bool(pa.types.is_temporal(source) != pa.types.is_temporal(target))
 
 
 def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
@@ -119,8 +144,9 @@ def _infinite(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
         return None
     infinite = pc.is_in(numbers, pa.array(ends, numbers.type))
     if is_list:
+        parents = np.repeat(np.arange(len(array)), _lengths(array))
         rows = np.zeros(len(array), np.bool_)
-        rows[pc.list_parent_indices(array).to_numpy()[infinite.to_numpy(zero_copy_only=False)]] = True
+        rows[parents[infinite.to_numpy(zero_copy_only=False)]] = True
         infinite = pa.array(rows)
     return pa.chunked_array([infinite])
 

@@ -23,6 +23,7 @@ from etl.destinations.delta.commits import Commits
 from etl.destinations.delta.config import DeltaSettings
 from etl.destinations.delta.conform import not_held
 from etl.destinations.delta.housekeeping import Housekeeping
+from etl.destinations.delta.lanes import Lanes
 from etl.destinations.delta.maintenance import Upkeep
 from etl.destinations.delta.places import Places
 from etl.destinations.delta.session import Session
@@ -47,6 +48,7 @@ class _Open:
     catalog: Catalog
     commits: Commits
     upkeep: Upkeep
+    lanes: Lanes
 
 
 class DeltaDestination(Destination):
@@ -77,7 +79,11 @@ class DeltaDestination(Destination):
         folder = self._staging_folder()
         staging = Staging(folder, pipeline_id, f"{epoch}")
         staging.clean()
-        session = Session(self._settings.spark, staging, self._settings.place)
+
+        def new_session() -> Session:
+            return Session(self._settings.spark, staging, self._settings.place)
+
+        session = new_session()
         housekeeping = Housekeeping(session, self._places, pipeline_id, self._settings.place)
         housekeeping.take_ownership(epoch)
         self._opened = _Open(
@@ -89,14 +95,16 @@ class DeltaDestination(Destination):
                 self._settings.maintenance,
                 self._places,
                 housekeeping,
-                lambda: Session(self._settings.spark, staging, self._settings.place),
+                new_session,
             ),
+            Lanes(session, new_session, self._settings.parallel_tables),
         )
 
     def close(self) -> None:
         """Let go of the session; Spark stays up until the process ends. Idempotent."""
         if self._opened is not None:
             self._opened.upkeep.close()
+            self._opened.lanes.close()
             self._opened = None
 
     # --- names and schemas --------------------------------------------------------------------------------------
@@ -139,7 +147,7 @@ class DeltaDestination(Destination):
         self, table: DestinationTable, schema: ReplicatedTableSchema, batch: CopyBatch
     ) -> None:
         """Append copied rows in a commit of their own."""
-        write = self._write(table, None)
+        write = self._write(self._open.session, table, None)
         rows = pa.Table.from_batches([batch.rows])
         known = [(value.attnum, 0, value.row, value.text) for value in batch.unrepresentable]
         lost = [(attnum, 0, row, text) for row, attnum, text in not_held(schema.columns, rows)]
@@ -162,17 +170,17 @@ class DeltaDestination(Destination):
     def write_changes(self, writes: Sequence[TableChanges]) -> Mapping[int, int]:
         """Apply the changes of one table after the other, each with its watermark in one commit."""
         failpoint("dest.before_write")
-        unmatched: dict[int, int] = {}
+        opened = self._open
+        counts = opened.lanes.map(self._apply, writes)
         for changes in writes:
-            failpoint("dest.before_commit")
-            count = self._apply(changes)
-            if count:
-                unmatched[changes.table.oid] = count
-            if self._open.upkeep.committed(changes.table, self._open.commits.stamp(changes.table)):
+            if opened.upkeep.committed(changes.table, opened.commits.stamp(changes.table)):
                 self.set_watermark(changes.table, changes.watermark)
-            failpoint("dest.mid_write")
         failpoint("dest.after_commit")
-        return unmatched
+        return {
+            changes.table.oid: unmatched
+            for changes, unmatched in zip(writes, counts, strict=True)
+            if unmatched
+        }
 
     def execute(self, table: DestinationTable, operation: SchemaOperation) -> None:
         """Execute one schema operation in a commit of its own; no data file is touched."""
@@ -195,12 +203,17 @@ class DeltaDestination(Destination):
         self._open.housekeeping.fence()
         return self._open
 
-    def _write(self, table: DestinationTable, watermark: Position | None) -> Write:
+    def _write(self, session: Session, table: DestinationTable, watermark: Position | None) -> Write:
         opened = self._fenced()
-        return Write(opened.session, opened.commits, opened.catalog.shape(table), watermark)
+        return Write(session, opened.commits, opened.catalog.shape(table), watermark)
 
-    def _apply(self, changes: TableChanges) -> int:
-        write = self._write(changes.table, changes.watermark)
+    def _apply(self, session: Session, changes: TableChanges) -> int:
+        failpoint("dest.before_commit")
+        unmatched = self._apply_parts(self._write(session, changes.table, changes.watermark), changes)
+        failpoint("dest.mid_write")
+        return unmatched
+
+    def _apply_parts(self, write: Write, changes: TableChanges) -> int:
         parts = split_at_truncates(changes.changes)
         runs = [part for part in parts if isinstance(part, JoinedRun)]
         self._keep_exact(runs)
@@ -211,7 +224,7 @@ class DeltaDestination(Destination):
         truncated = any(isinstance(part, Truncate) for part in parts)
         if isinstance(last, Truncate):
             # whatever came before it in this write is gone with the rest
-            write.commits.write(changes.table, f"DELETE FROM {write.sql}", changes.watermark)
+            write.commit(f"DELETE FROM {write.sql}")
             return 0
         if truncated:
             return mirror.overwrite_run(write, last)

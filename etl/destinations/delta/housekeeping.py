@@ -12,6 +12,7 @@ claimed the table.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -75,6 +76,7 @@ class Housekeeping:
         self._control = places.housekeeping("control").sql
         self._texts = places.housekeeping("unrepresentable").sql
         self._owner = Owner(0, 0)
+        self._committing = threading.Lock()
 
     @property
     def owner(self) -> Owner:
@@ -133,7 +135,7 @@ class Housekeeping:
 
     def forget(self, table: DestinationTable) -> None:
         """Remove everything stored about a table."""
-        self._session.commit(
+        self._commit(
             f"ALTER TABLE {self._control} UNSET TBLPROPERTIES IF EXISTS ({literal(self._table_key(table.oid))})",
             self._stamp(),
         )
@@ -163,15 +165,13 @@ class Housekeeping:
         ]
         names = ", ".join(_UNREPRESENTABLE.names)
         with self._session.staged(pa.table(columns, schema=_UNREPRESENTABLE)) as view:
-            self._session.commit(
-                f"INSERT INTO {self._texts} ({names}) SELECT {names} FROM {view}", self._stamp()
-            )
+            self._commit(f"INSERT INTO {self._texts} ({names}) SELECT {names} FROM {view}", self._stamp())
 
     def drop_exact(self, table: DestinationTable) -> None:
         """Remove the exact texts of a table, where there are any."""
         ours = f"pipeline_id = {self._pipeline_id:d} AND table_oid = {table.oid:d}"
         if self._session.rows(f"SELECT 1 FROM {self._texts} WHERE {ours} LIMIT 1"):
-            self._session.commit(f"DELETE FROM {self._texts} WHERE {ours}", self._stamp())
+            self._commit(f"DELETE FROM {self._texts} WHERE {ours}", self._stamp())
 
     # --- details ------------------------------------------------------------------------------------------------
 
@@ -194,10 +194,8 @@ class Housekeeping:
             self._session.rows(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         columns = ", ".join(f"{field.name} {type_of(field.type)}" for field in _UNREPRESENTABLE)
         stamp = self._stamp()
-        self._session.commit(
-            f"CREATE TABLE IF NOT EXISTS {self._texts} ({columns}) USING delta {_PROPERTIES}", stamp
-        )
-        self._session.commit(
+        self._commit(f"CREATE TABLE IF NOT EXISTS {self._texts} ({columns}) USING delta {_PROPERTIES}", stamp)
+        self._commit(
             f"CREATE TABLE IF NOT EXISTS {self._control} (nothing string) USING delta {_PROPERTIES}", stamp
         )
         self._set({name: str(version) for name, version in _VERSIONS.items()})
@@ -226,7 +224,12 @@ class Housekeeping:
 
     def _set(self, properties: Mapping[str, str]) -> None:
         pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
-        self._session.commit(f"ALTER TABLE {self._control} SET TBLPROPERTIES ({pairs})", self._stamp())
+        self._commit(f"ALTER TABLE {self._control} SET TBLPROPERTIES ({pairs})", self._stamp())
+
+    def _commit(self, sql: str, stamp: Stamp) -> None:
+        # several threads write, each in a session of its own, and share this one
+        with self._committing:
+            self._session.commit(sql, stamp)
 
     def _stamp(self) -> Stamp:
         return Stamp(self._pipeline_id, 0, self._owner.epoch, self._owner.run)

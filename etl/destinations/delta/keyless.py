@@ -150,12 +150,10 @@ def _merge(write: Write, run: JoinedRun, rows: pa.Table, plan: _Plan) -> None:
     with write.session.staged(source.append_column("gone", pa.array(gone))) as view:
         same = " AND ".join(f"t.{name} <=> s.c{place}" for place, name in enumerate(names))
         values = ", ".join(f"s.c{place}" for place in range(len(names)))
-        write.commits.write(
-            write.shape.table,
+        write.commit(
             f"MERGE INTO {write.sql} AS t USING {view} AS s ON s.gone AND {same}"
             " WHEN MATCHED THEN DELETE"
             f" WHEN NOT MATCHED AND NOT s.gone THEN INSERT ({', '.join(names)}) VALUES ({values})",
-            write.watermark,
         )
 
 

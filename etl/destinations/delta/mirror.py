@@ -149,12 +149,10 @@ def _merge(
     ]
     update = f" WHEN MATCHED THEN UPDATE SET {', '.join(sets)}" if sets else ""
     values = ", ".join(f"s.c{place}" for place in range(len(names)))
-    found = write.commits.write(
-        write.shape.table,
+    found = write.commit(
         f"MERGE INTO {write.sql} AS t USING {using} AS s ON {condition}{pruning}"
         f" WHEN MATCHED AND s.op = '{_DELETE}' THEN DELETE{update}"
         f" WHEN NOT MATCHED AND s.op <> '{_DELETE}' THEN INSERT ({', '.join(names)}) VALUES ({values})",
-        write.watermark,
     )
     # affected, updated, deleted, inserted
     return (int(found[0][2]), int(found[0][3])) if found else (0, 0)

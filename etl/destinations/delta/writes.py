@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from etl.destinations.delta.commits import Commits
-from etl.destinations.delta.session import Session
+from etl.destinations.delta.session import Row, Session
 from etl.destinations.delta.shape import TableShape
 from etl.lsn import Position
 
@@ -28,3 +28,7 @@ class Write:
     def sql(self) -> str:
         """The table's name in SQL."""
         return self.shape.place.sql
+
+    def commit(self, statement: str) -> list[Row]:
+        """Execute a statement that writes rows, with the watermark in the same commit."""
+        return self.commits.write(self.session, self.shape.table, statement, self.watermark)
