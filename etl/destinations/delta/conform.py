@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -153,18 +153,30 @@ def _infinite(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 def _text(value: pa.Scalar) -> str:
     if not pa.types.is_list(value.type):
-        return _texts(pa.array([value], value.type))[0] or ""
-    cells = ("NULL" if text is None else f'"{text}"' for text in _texts(value.values))
+        return _printed(pa.array([value], value.type))[0] or ""
+    cells = (
+        "NULL" if text is None else f'"{text}"' if " " in text else text for text in _printed(value.values)
+    )
     return "{" + ",".join(cells) + "}"
 
 
-def _texts(values: pa.Array) -> list[str | None]:
-    ends = _ends(values.type) or (0, 0)
-    numbers = _numbers(values)
-    infinite = pc.is_in(numbers, pa.array(ends, numbers.type))
-    finite = pc.if_else(infinite, pa.scalar(None, values.type), values).cast(pa.string())
-    positive = pc.equal(numbers, pa.scalar(ends[0], numbers.type))
-    return list(pc.if_else(infinite, pc.if_else(positive, "infinity", "-infinity"), finite).to_pylist())
+def _printed(values: pa.Array) -> list[str | None]:
+    """Dates and timestamps as Postgres prints them in the ISO style, whatever their year: Arrow stops at 9999."""
+    unit: Literal["D", "us"] = "D" if pa.types.is_date32(values.type) else "us"
+    zone = "+00" if unit == "us" and values.type.tz else ""
+    names = dict(zip(_ends(values.type) or (), ("infinity", "-infinity"), strict=True))
+    return [
+        None if number is None else names.get(number) or _moment(np.datetime64(number, unit), zone)
+        for number in _numbers(values).to_pylist()
+    ]
+
+
+def _moment(moment: np.datetime64, zone: str) -> str:
+    date, _, time = str(moment).partition("T")
+    year = int(date[:-6])
+    day = f"{year if year > 0 else 1 - year:04}{date[-6:]}"
+    whole = f"{day} {time.rstrip('0').rstrip('.') if '.' in time else time}" if time else day
+    return f"{whole}{zone}{'' if year > 0 else ' BC'}"
 
 
 def _ends(kind: pa.DataType) -> tuple[int, int] | None:
