@@ -1,7 +1,8 @@
 """Where tables live, purely: the SQL name and the folder of every table, whatever its source calls it.
 
 A name of Postgres may hold anything. Outside ``A-Z a-z 0-9 _`` every character becomes ``_x<code>_``, and an underscore
-that begins such a group is itself written so, hence two names never become one and none can leave its folder.
+that could be read as the beginning of such a group is itself written so, hence two names never become one and none can
+leave its folder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from etl.destinations.naming import split_name
 #: The schema of what belongs to no source table.
 RESERVED: Final = "_etl"
 
-_ESCAPED: Final = re.compile(r"[^A-Za-z0-9_]|_(?=x[0-9a-f]+_)")
+#: What ends a group is an underscore, be it the name's own or the first letter of the next escaped character.
+_ESCAPED: Final = re.compile(r"[^A-Za-z0-9_]|_(?=x[0-9a-f]*[^A-Za-z0-9])")
 _MAX_LENGTH: Final = 200
 
 
