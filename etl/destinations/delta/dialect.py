@@ -32,8 +32,19 @@ def literal(text: str) -> str:
 
 
 def same_name(name: str) -> str:
-    """What Spark compares when it compares names: it ignores case."""
-    return name.lower()
+    """What Spark compares when it compares names: it ignores case.
+
+    Delta compares lower case, and Spark letter by letter upper case, then lower case (`String.equalsIgnoreCase`), by which
+    the dotless i and the long s are an i and an s. What either takes for one name is one name here.
+    """
+    return "".join(map(_without_case, name)).replace("i\u0307", "i")
+
+
+def _without_case(letter: str) -> str:
+    # Java's mapping of letters is one to one; of Python's longer ones only that of İ is shorter there
+    upper = letter.upper() if len(letter.upper()) == 1 else letter
+    lower = upper.lower()
+    return lower if len(lower) == 1 else lower[0]
 
 
 # --- types ----------------------------------------------------------------------------------------------------
@@ -144,7 +155,10 @@ def _number(target: str, text: str) -> str | None:
     if not _PLAIN_NUMBER.fullmatch(text):
         return None
     whole, _, fraction = text.lstrip("-").partition(".")
-    if len(whole + fraction) > _MAX_DECIMAL_DIGITS:
+    if len(whole + fraction) > _MAX_DECIMAL_DIGITS or (
+        text.startswith("-") and not (whole + fraction).strip("0")
+    ):
+        # minus zero: a number with a sign in one type, without it in another, and other text in a third
         return None
     if decimal := _DECIMAL.fullmatch(target):
         precision, scale = int(decimal[1]), int(decimal[2])
