@@ -25,12 +25,12 @@ class KeyRanges:
 
 
 def key_ranges(keys: pa.ChunkedArray) -> KeyRanges | None:
-    """The ranges of an integer key column, split at their widest gaps; None for other types.
+    """The ranges of an integer key column, split at their widest gaps; None for other types, and for a key that is NULL.
 
     A condition is text that ends up in the table's history and in Spark's own logs, and MERGE takes no parameters: so
     it never holds what a text column says.
     """
-    if not len(keys) or not pa.types.is_integer(keys.type):
+    if not len(keys) or keys.null_count or not pa.types.is_integer(keys.type):
         return None
     return KeyRanges(tuple(_split(np.unique(keys.to_numpy()))))
 
