@@ -32,6 +32,9 @@ class Failure(Enum):
 
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]{3,}(?:\.[A-Z0-9_]+)?)\]")
 
+#: Of names and schemas, raised before a row is read.
+_OF_ANALYSIS: Final = frozenset({"AnalysisException", "ParseException"})
+
 #: In this order: the first kind of which one pattern is found decides.
 _SIGNS: Final[dict[Failure, tuple[str, ...]]] = {
     Failure.FULL: ("No space left on device", "Disk quota exceeded", "File too large"),
@@ -47,6 +50,7 @@ _SIGNS: Final[dict[Failure, tuple[str, ...]]] = {
         "DELTA_MISSING_DELTA_TABLE",
         "DELTA_TABLE_NOT_FOUND",
         "DELTA_PATH_DOES_NOT_EXIST",
+        "DELTA_TABLE_ONLY_OPERATION",
         "TABLE_OR_VIEW_NOT_FOUND",
         "SCHEMA_NOT_FOUND",
     ),
@@ -73,8 +77,15 @@ def failure_of(error: Exception) -> Failure:
     """The kind of an error that Spark raised."""
     if isinstance(error, ConnectionError | EOFError):
         return Failure.UNREACHABLE
-    text = f"{type(error).__name__} {error}"
+    text = f"{type(error).__name__} {_telling(error)}"
     return next((failure for failure, pattern in _PATTERNS.items() if pattern.search(text)), Failure.OTHER)
+
+
+def _telling(error: Exception) -> str:
+    """What may be searched: the text of an analysis quotes names and literals, so of it only the conditions."""
+    text = str(error).strip()
+    quotes = type(error).__name__ in _OF_ANALYSIS and text.startswith("[") and not text.startswith("[INTERNAL_ERROR")
+    return " ".join(_CONDITION.findall(text.partition("\n")[0])) if quotes else text
 
 
 def translated(error: Exception, place: str, table: str | None = None) -> DestinationError:
@@ -119,7 +130,7 @@ def _what(error: Exception) -> str:
     )
     if not name:
         return _java_class(text) or type(error).__name__
-    tells_no_value = type(error).__name__ in {"AnalysisException", "ParseException"}
+    tells_no_value = type(error).__name__ in _OF_ANALYSIS
     first = text.partition("\n")[0].partition(" SQLSTATE")[0]
     return first[:300] if tells_no_value and name in first else name
 
