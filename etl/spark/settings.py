@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_LOG_SETTINGS: Final = Path(__file__).absolute().with_name("log4j2.properties")
 #: Properties that are lists of options: what is configured is added to ours and does not replace it.
 _JOINED: Final = ("spark.driver.extraJavaOptions", "spark.sql.extensions", "spark.jars")
 
@@ -58,15 +58,19 @@ def session_properties(settings: SparkSettings, jars: Sequence[Path]) -> dict[st
     if settings.is_local:
         ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if settings.remote is None:
-        ours["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{_LOG_SETTINGS}"
+        ours["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
     else:
         ours = _meaning()
     return ours | _laid_over(ours, settings.conf)
 
 
 def _meaning() -> dict[str, str]:
-    """What decides how values are read; not a matter of speed, and the same on every Spark."""
+    """What decides how values and statements are read; not a matter of speed, and the same on every Spark.
+
+    A name or a default of the source may hold ``${env:…}``: without substitution it means itself.
+    """
     return {
+        "spark.sql.variable.substitute": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "false",
