@@ -13,12 +13,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import yaml
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import TextLoader
@@ -27,12 +26,12 @@ from etl.lsn import Lsn
 from etl.source.slots import apply_slot_name
 from etl.testing.daemon import DEADLINE_S, Daemon, HarnessError, Process, Run
 from etl.testing.postgres import Database
+from etl.testing.reader import Column, DuckDBReader, Reader, Row
 from etl.testing.warm import WarmEtl
 
 __all__ = ["PUBLICATION", "Daemon", "HarnessError", "PipelineUnderTest", "Row", "Run"]
 
 PUBLICATION = "etl_pub"
-Row = tuple[Any, ...]
 
 _STATES = """
 SELECT (SELECT schema_name || '.' || table_name FROM etl.table_schemas v
@@ -45,9 +44,9 @@ SELECT schema_status::text, previous_snapshot_commit_lsn IS NOT NULL, count(*)
 
 @dataclass(slots=True)
 class PipelineUnderTest:
-    """One pipeline from `database` into a DuckDB file in `directory`. `settings` are merged into its YAML.
+    """One pipeline from `database` into a DuckDB file in `directory`, or into the ``destination`` of its `settings`.
 
-    With `warm`, its processes are forked from one that has imported everything already.
+    `settings` are merged into its YAML. With `warm`, its processes are forked from one that has imported everything already.
     """
 
     database: Database
@@ -55,7 +54,7 @@ class PipelineUnderTest:
     settings: dict[str, Any] = field(default_factory=dict)
     pipeline_id: int = 1
     warm: WarmEtl | None = None
-    _reading: duckdb.DuckDBPyConnection | None = None
+    _reading: Reader | None = None
 
     @property
     def file(self) -> Path:
@@ -80,7 +79,7 @@ class PipelineUnderTest:
 
     @property
     def warehouse(self) -> Path:
-        """The DuckDB file."""
+        """The DuckDB file, or the folder of the lake."""
         given = self.settings.get("destination", {}).get("path")
         return Path(given) if given else self.directory / "warehouse.duckdb"
 
@@ -206,15 +205,19 @@ class PipelineUnderTest:
         """Table (``schema.name``, as last known) → its state."""
         return dict(self.query(_STATES, [self.pipeline_id]))
 
-    def assert_settled(self, *tables: str) -> None:
-        """Nothing is left of any crash: one slot, tables ready, schemas applied, and both sides equal."""
+    def assert_settled(self, *tables: str, changelogs: Sequence[str] = ()) -> None:
+        """Nothing is left of any crash: one slot, tables ready, schemas applied, and both sides equal.
+
+        `changelogs` are tables in that mode, whose rows have no equal at the source.
+        """
+        replicated = (*tables, *changelogs)
         slots = self.query("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
         if slots != [(apply_slot_name(self.pipeline_id),)]:
             raise HarnessError(f"replication slots left: {slots}")
-        if self.states() != dict.fromkeys(tables, "ready"):
+        if self.states() != dict.fromkeys(replicated, "ready"):
             raise HarnessError(f"table states: {self.states()}")
         schemas = self.query(_SCHEMAS, [self.pipeline_id])
-        if schemas != [("applied", False, len(tables))]:
+        if schemas != [("applied", False, len(replicated))]:
             raise HarnessError(f"schemas at the destination: {schemas}")
         with self.reading():
             for table in tables:
@@ -223,38 +226,34 @@ class PipelineUnderTest:
     # --- the destination ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The destination's file, open once for all that is asked inside; only while no daemon has it open."""
+    def reading(self) -> Iterator[Reader]:
+        """The destination, open once for all that is asked inside; a DuckDB file only while no daemon has it open."""
         if self._reading is not None:
             yield self._reading
             return
-        with closing(duckdb.connect(str(self.warehouse), read_only=True)) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            self._reading = connection
+        with self._open_reader() as reader:
+            self._reading = reader
             try:
-                yield connection
+                yield reader
             finally:
                 self._reading = None
 
+    def _open_reader(self) -> AbstractContextManager[Reader]:
+        if self.settings.get("destination", {}).get("type") == "delta":
+            from etl.testing.delta_reader import DeltaReader
+
+            return nullcontext(DeltaReader(self.warehouse))
+        return DuckDBReader.open(self.warehouse)
+
     def destination(self, query: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Rows of a query at the destination."""
-        with self.reading() as connection:
-            # by way of Arrow, because the driver's own rows want pytz for a timestamptz
-            table = connection.execute(query, parameters).to_arrow_table()
-        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        with self.reading() as reader:
+            return reader.query(query, parameters)
 
-    def columns(self, table: str) -> list[tuple[str, str, str | None]]:
+    def columns(self, table: str) -> list[Column]:
         """(name, type, default) of a destination table's columns, in order, without metadata columns."""
-        schema, name = table.split(".", 1)
-        return [
-            (str(row[0]), str(row[1]), row[2])
-            for row in self.destination(
-                "SELECT column_name, data_type, column_default FROM duckdb_columns()"
-                " WHERE schema_name = ? AND table_name = ? AND NOT starts_with(column_name, '_etl_')"
-                " ORDER BY column_index",
-                [schema, name],
-            )
-        ]
+        with self.reading() as reader:
+            return reader.columns(table)
 
     def names(self, table: str) -> list[str]:
         """The destination table's column names."""
@@ -262,14 +261,26 @@ class PipelineUnderTest:
 
     def rows(self, table: str, columns: str = "*") -> list[Row]:
         """The destination table's rows, in no particular order."""
-        schema, name = table.split(".", 1)
-        query = f'SELECT {columns} FROM "{schema}"."{name}"'  # noqa: S608 - the names of a test
-        return self.destination(query)
+        with self.reading() as reader:
+            return reader.rows(table, columns)
 
     def assert_equal(self, table: str) -> None:
         """Source and destination hold the same columns and the same rows, as multisets."""
-        names = sorted(self.names(table))
-        columns = ", ".join(f'"{name}"' for name in names)
+        with self.reading() as reader:
+            columns = sorted(reader.columns(table))
+            names = [column[0] for column in columns]
+            source = self._source_rows(table, names, ", ".join(map(reader.as_source, columns)))
+            found = reader.rows(table, ", ".join(f'"{name}"' for name in names))
+        expected = Counter(tuple(map(_comparable, row)) for row in source)
+        actual = Counter(tuple(map(_comparable, row)) for row in found)
+        if expected != actual:
+            missing, surplus = expected - actual, actual - expected
+            raise HarnessError(
+                f"{table}: {sum(missing.values())} rows missing, {sum(surplus.values())} surplus of"
+                f" {sum(expected.values())}; missing {_some(missing)}, surplus {_some(surplus)}"
+            )
+
+    def _source_rows(self, table: str, names: list[str], columns: str) -> list[Row]:
         schema, name = table.split(".", 1)
         with self.database.connect() as connection:
             found = [
@@ -285,17 +296,9 @@ class PipelineUnderTest:
             # both drivers' JSON as text: SQL NULL and JSON null are two things
             for json_type in ("json", "jsonb"):
                 connection.adapters.register_loader(json_type, TextLoader)
-            source = connection.execute(
+            return connection.execute(
                 f'SELECT {columns} FROM "{schema}"."{name}"'.encode()  # noqa: S608 - the names of a test
             ).fetchall()
-        expected = Counter(tuple(map(_comparable, row)) for row in source)
-        actual = Counter(tuple(map(_comparable, row)) for row in self.rows(table, columns))
-        if expected != actual:
-            missing, surplus = expected - actual, actual - expected
-            raise HarnessError(
-                f"{table}: {sum(missing.values())} rows missing, {sum(surplus.values())} surplus of"
-                f" {sum(expected.values())}; missing {_some(missing)}, surplus {_some(surplus)}"
-            )
 
 
 def _lsn(rows: list[Row]) -> Lsn:
@@ -304,6 +307,8 @@ def _lsn(rows: list[Row]) -> Lsn:
 
 def _comparable(value: Any) -> Any:
     """The two drivers' Python values on one footing."""
+    if isinstance(value, float) and value != value:  # noqa: PLR0124 - NaN, which is no equal of itself here
+        return "NaN"
     if isinstance(value, list):
         return tuple(map(_comparable, value))
     if isinstance(value, dict):
