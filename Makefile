@@ -12,6 +12,7 @@ PYTEST_ARGS ?=
 # a file's tests stay together: many share one source and one run of the pipeline
 PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile
 BENCH_ARGS ?=
+DEST ?= duckdb
 KILLS ?= 200
 SEED ?= $(shell date +%s)
 
@@ -31,8 +32,8 @@ $(STAMP): $(LOCKS) pyproject.toml tools/setup.sh etl/spark/jars.py
 	@tools/setup.sh .venv $(LOCKS)
 	@touch $@
 
-demo: setup ## Stream a real Postgres, schema changes included, into DuckDB and watch it
-	@$(PYTHON) examples/demo.py
+demo: setup ## Stream a real Postgres, schema changes included, into DuckDB (or DEST=delta) and watch it
+	@$(PYTHON) -m examples.demo $(DEST)
 
 test: setup ## Run the whole suite (PYTEST_ARGS="-k name" narrows it)
 	@$(PYTEST) $(PYTEST_ARGS)

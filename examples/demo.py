@@ -1,91 +1,44 @@
-"""``make demo``: a real Postgres, a live pipeline into DuckDB, and a schema that changes underneath it.
+"""``make demo``: a real Postgres, a live pipeline into DuckDB or Delta, and a schema that changes underneath it.
 
 Everything it makes lives in one temporary folder and is gone when it ends.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import duckdb
 from psycopg.conninfo import conninfo_to_dict
 from rich.columns import Columns
 from rich.console import Console
 from rich.syntax import Syntax
-from rich.table import Table
 
+from etl.telemetry.logging import configure_logging
 from etl.testing.postgres import Database, start_postgres
+from examples.story import PUBLICATION, SCHEMA, STEPS
+from examples.warehouse import Look, Warehouse, table
+from examples.warehouse_delta import DeltaWarehouse
+from examples.warehouse_duckdb import DuckDbWarehouse
 
-QUICKSTART = Path(__file__).with_name("quickstart.yaml")
-PUBLICATION = "etl_quickstart"
-WAIT_S = 60.0
-
-SCHEMA = f"""
-CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL, city text);
-CREATE TABLE orders (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    customer_id int NOT NULL REFERENCES customers,
-    note text DEFAULT 'none',
-    amount numeric(10,2) NOT NULL,
-    placed_at timestamptz NOT NULL DEFAULT now()
-);
-INSERT INTO customers SELECT i, 'customer ' || i, (ARRAY['Berlin','Lyon','Porto'])[1 + i % 3] FROM generate_series(1, 500) i;
-INSERT INTO orders (customer_id, amount) SELECT 1 + i % 500, (i % 9000) / 100.0 FROM generate_series(1, 50000) i;
-CREATE PUBLICATION {PUBLICATION} FOR TABLE customers, orders WITH (publish_via_partition_root = true);
-"""
-
-STEPS: tuple[tuple[str, str], ...] = (
-    (
-        "plain changes",
-        "INSERT INTO orders (customer_id, amount) VALUES (7, 19.99);\nUPDATE customers SET city = 'Oslo' WHERE id = 7;",
-    ),
-    (
-        "a new column with a literal default: future rows carry it, existing rows are not rewritten",
-        "ALTER TABLE orders ADD COLUMN status text DEFAULT 'pending';\nINSERT INTO orders (customer_id, amount) VALUES (8, 5.00);",
-    ),
-    (
-        "a rename, in the same transaction as the rows around it",
-        (
-            "BEGIN;\nINSERT INTO orders (customer_id, amount, note) VALUES (9, 7.50, 'before the rename');\n"
-            "ALTER TABLE orders RENAME COLUMN note TO remark;\n"
-            "INSERT INTO orders (customer_id, amount, remark) VALUES (9, 8.50, 'after the rename');\nCOMMIT;"
-        ),
-    ),
-    (
-        "the default changes, then becomes one no other system can evaluate: the stale default is removed",
-        (
-            "ALTER TABLE orders ALTER COLUMN status SET DEFAULT 'new';\nINSERT INTO orders (customer_id, amount) VALUES (10, 1.00);\n"
-            "ALTER TABLE orders ALTER COLUMN status SET DEFAULT 'r' || random()::text;\n"
-            "INSERT INTO orders (customer_id, amount) VALUES (11, 2.00);"
-        ),
-    ),
-    (
-        "a column goes, and comes back under the same name: a new column, not the old one",
-        (
-            "ALTER TABLE orders DROP COLUMN remark;\nINSERT INTO orders (customer_id, amount) VALUES (12, 3.00);\n"
-            "ALTER TABLE orders ADD COLUMN remark text;\nINSERT INTO orders (customer_id, amount, remark) VALUES (13, 4.00, 'again');"
-        ),
-    ),
-    ("rows go", "DELETE FROM orders WHERE id BETWEEN 10 AND 20;"),
-)
+WAREHOUSES: dict[str, Callable[[Path], Warehouse]] = {"duckdb": DuckDbWarehouse, "delta": DeltaWarehouse}
 
 
 class Demo:
-    """One run of the demo in `folder`."""
+    """One run of the demo; what the daemon logs goes to `log`."""
 
-    def __init__(self, console: Console, database: Database, folder: Path) -> None:
+    def __init__(self, console: Console, database: Database, warehouse: Warehouse, log: Path) -> None:
         self.console = console
         self.database = database
-        self.warehouse = folder / "warehouse.duckdb"
+        self.warehouse = warehouse
+        self.log = log
         known = conninfo_to_dict(database.dsn)
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("PG", "ETL_"))},
@@ -95,7 +48,7 @@ class Demo:
                 if known.get(key)
             },
             "PGPASSWORD": str(known.get("password") or ""),
-            "ETL__DESTINATION__PATH": str(self.warehouse),
+            **warehouse.environment(),
         }
 
     def run(self) -> None:
@@ -119,6 +72,7 @@ class Demo:
         self.compare()
         self.title("6. What happened to the schema, by log position:  etl schema log public.orders")
         self.etl("schema", "log", "public.orders")
+        self.show_history()
 
     # --- doing ----------------------------------------------------------------------------------------------------
 
@@ -129,21 +83,23 @@ class Demo:
 
     def etl(self, *arguments: str, allowed: Sequence[int] = (0,)) -> None:
         """Run a verb; its output goes to the terminal."""
-        command = [sys.executable, "-m", "etl.cli", *arguments, "--pipeline", str(QUICKSTART)]
-        done = subprocess.run(command, env=self.environment, check=False)
+        done = subprocess.run(self.command(*arguments), env=self.environment, check=False)
         if done.returncode not in allowed:
             raise SystemExit(f"etl {' '.join(arguments)} ended with {done.returncode}")
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of a verb."""
+        return [sys.executable, "-m", "etl.cli", *arguments, "--pipeline", str(self.warehouse.pipeline)]
 
     @contextmanager
     def replicating(self) -> Iterator[None]:
         """A daemon; SIGTERM ends it, as any orchestrator would."""
-        log = self.warehouse.with_suffix(".log").open("w")
-        command = [sys.executable, "-m", "etl.cli", "replicate", "--pipeline", str(QUICKSTART)]
-        self.process = subprocess.Popen(command, env=self.environment, stderr=log)
+        log = self.log.open("w")
+        self.process = subprocess.Popen(self.command("replicate"), env=self.environment, stderr=log)
         try:
             yield
             self.process.send_signal(signal.SIGTERM)
-            if self.process.wait(WAIT_S):
+            if self.process.wait(self.warehouse.wait_s):
                 raise SystemExit(f"etl replicate ended with {self.process.returncode}")
             self.console.print("[dim]SIGTERM: the daemon finished its batch and ended with 0[/dim]")
         finally:
@@ -172,15 +128,18 @@ class Demo:
             f"SELECT coalesce(max(flush_lsn) > '{position}'::pg_lsn, false) FROM etl.replication_progress",
             "the stream",
         )
-        self.console.print("[green]✓[/green] [dim]durable in DuckDB[/dim]")
+        self.console.print(f"[green]✓[/green] [dim]durable in {self.warehouse.title}[/dim]")
 
     def wait(self, query: str, what: str) -> None:
         """Until a query at the source says true."""
-        deadline = time.monotonic() + WAIT_S
+        deadline = time.monotonic() + self.warehouse.wait_s
         with self.database.connect() as connection:
             while time.monotonic() < deadline:
                 if self.process.poll() is not None:
-                    raise SystemExit(f"etl replicate ended early with {self.process.returncode}")
+                    said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
+                    raise SystemExit(
+                        "\n".join([f"etl replicate ended early with {self.process.returncode}:", *said])
+                    )
                 try:
                     row = connection.execute(query.encode()).fetchone()
                 except Exception:  # noqa: BLE001 - the state tables appear while the daemon starts
@@ -188,7 +147,7 @@ class Demo:
                 if row and row[0]:
                     return
                 time.sleep(0.05)
-        raise SystemExit(f"waited {WAIT_S:.0f} s in vain for {what}")
+        raise SystemExit(f"waited {self.warehouse.wait_s:.0f} s in vain for {what}")
 
     # --- showing --------------------------------------------------------------------------------------------------
 
@@ -202,56 +161,65 @@ class Demo:
         self.console.print(Syntax(statements, "sql", background_color="default", word_wrap=True))
 
     def compare(self) -> None:
-        """The newest orders of both sides, and a whole-table comparison."""
-        names = "id, customer_id, amount::text AS amount, status, remark"
-        query = f"SELECT {names} FROM public.orders ORDER BY id DESC LIMIT 7"
-        with self.database.connect() as connection:
-            cursor = connection.execute(query.encode())
-            source = ([c.name for c in cursor.description or ()], cursor.fetchall())
-            totals = connection.execute(_TOTALS.encode()).fetchone()
-        with duckdb.connect(str(self.warehouse), read_only=True) as warehouse:
-            cursor_ = warehouse.execute(query)
-            destination = ([c[0] for c in cursor_.description], cursor_.fetchall())
-            arrived = warehouse.execute(_TOTALS).fetchone()
-            described = warehouse.execute(_COLUMNS).fetchall()
+        """The newest orders of both sides, the destination's columns, and a whole-table comparison."""
+        name, source, arrived = self.warehouse.title, self.source(), self.warehouse.look()
+        sides = (("Postgres: orders", source), (f"{name}: orders", arrived))
+        self.console.print(Columns([table(title, side.names, side.newest) for title, side in sides]))
         self.console.print(
-            Columns([_table("Postgres: orders", *source), _table("DuckDB: orders", *destination)])
+            table(
+                f"{name}: columns of orders",
+                ["column", "type", "default", "identity tag"],
+                self.warehouse.columns(),
+            )
         )
+        equal = source.totals == arrived.totals
+        same = "[bold green]equal[/bold green]" if equal else "[bold red]DIFFERENT[/bold red]"
         self.console.print(
-            _table("DuckDB: columns of orders", ["column", "type", "default", "identity tag"], described)
+            f"orders, sum of ids, sum of amounts, customers: {source.totals} and {arrived.totals}: {same}"
         )
-        same = "[bold green]equal[/bold green]" if totals == arrived else "[bold red]DIFFERENT[/bold red]"
-        self.console.print(f"orders, sum of ids, sum of amounts, customers: {totals} and {arrived}: {same}")
-        if totals != arrived:
+        if not equal:
             raise SystemExit(1)
 
+    def source(self) -> Look:
+        """The source's side."""
+        with self.database.connect() as connection:
+            newest = connection.execute(_NEWEST)
+            names = [column.name for column in newest.description or ()]
+            return Look(names, newest.fetchall(), connection.execute(_TOTALS).fetchall()[0])
 
+    def show_history(self) -> None:
+        """The destination's own history, where it keeps one."""
+        arguments = self.command("schema", "log", "public.orders", "--json")
+        done = subprocess.run(arguments, env=self.environment, check=True, capture_output=True)
+        history = self.warehouse.history(json.loads(done.stdout))
+        if history is not None:
+            self.console.print(history)
+
+
+_NEWEST = "SELECT id, customer_id, amount::text AS amount, status, remark FROM public.orders ORDER BY id DESC LIMIT 7"
 _TOTALS = "SELECT count(*), sum(id)::bigint, sum(amount)::text, (SELECT count(*) FROM public.customers) FROM public.orders"
-_COLUMNS = (
-    "SELECT column_name, data_type, column_default, comment FROM duckdb_columns()"
-    " WHERE schema_name = 'public' AND table_name = 'orders' ORDER BY column_index"
-)
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name in names:
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*("[dim]NULL[/dim]" if value is None else str(value) for value in row))
-    return table
+def chosen(arguments: Sequence[str], folder: Path) -> Warehouse:
+    """The destination that was asked for. Ends with one line when there is none such, or the machine lacks what it needs."""
+    name = arguments[0] if arguments else "duckdb"
+    if name not in WAREHOUSES:
+        raise SystemExit(f"no such destination: {name}; make demo DEST={' or DEST='.join(WAREHOUSES)}")
+    warehouse = WAREHOUSES[name](folder)
+    if missing := warehouse.missing():
+        raise SystemExit(missing)
+    return warehouse
 
 
 def main() -> None:
     """Run the demo on a server of its own."""
+    configure_logging("error", "console")
     console = Console(highlight=False)
-    with (
-        start_postgres(own=True) as server,
-        server.database(PUBLICATION) as database,
-        tempfile.TemporaryDirectory(prefix="etl-demo-") as folder,
-    ):
-        console.print(f"[dim]Postgres: {server.provider}[/dim]")
-        Demo(console, database, Path(folder)).run()
+    with tempfile.TemporaryDirectory(prefix="etl-demo-") as folder:
+        warehouse = chosen(sys.argv[1:], Path(folder))
+        with start_postgres(own=True) as server, server.database(PUBLICATION) as database:
+            console.print(f"[dim]Postgres: {server.provider}[/dim]")
+            Demo(console, database, warehouse, Path(folder, "etl.log")).run()
     console.print("\n[dim]The server and the files of this demo are gone again.[/dim]")
 
 
