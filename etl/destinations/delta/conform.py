@@ -102,20 +102,29 @@ def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | Non
     if _is_guess(column.type, target):
         return None
     try:
-        there = column.cast(target)
-        back = there.cast(column.type)
+        there = _converted(column, target)
+        back = _converted(there, column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return there if _same(back, column) else None
 
 
+def _converted(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """Arrow's cast; between decimals and floats by their text, for its own does not always find the nearest float."""
+    kinds = (_element(column.type), _element(target))
+    if any(map(pa.types.is_decimal, kinds)) and any(map(pa.types.is_floating, kinds)):
+        column = column.cast(pa.list_(pa.string()) if pa.types.is_list(column.type) else pa.string())
+    return column.cast(target)
+
+
 def _is_guess(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether Arrow's cast would read numbers as days or microseconds: nobody said they are."""
-    if pa.types.is_list(source) and pa.types.is_list(target):
-        return _is_guess(source.value_type, target.value_type)
-    if pa.types.is_string(source) or pa.types.is_string(target):
-        return False
-    return bool(pa.types.is_temporal(source) != pa.types.is_temporal(target))
+    kinds = (_element(source), _element(target))
+    return not any(map(pa.types.is_string, kinds)) and len(set(map(pa.types.is_temporal, kinds))) > 1
+
+
+def _element(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_list(kind) else kind
 
 
 def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
@@ -134,7 +143,7 @@ def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
 def _infinite(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Which values are infinite, or lists with an infinite element; None when none is, which is nearly always."""
     is_list = pa.types.is_list(column.type)
-    ends = _ends(column.type.value_type if is_list else column.type)
+    ends = _ends(_element(column.type))
     if ends is None or not len(column):
         return None
     array = column.combine_chunks()
