@@ -191,11 +191,22 @@ def _is_text_as_stored(column: ColumnSchema, default: DefaultLiteral) -> bool:
 def _is_normal_jsonb(text: str) -> bool:
     """Whether jsonb prints this text as it stands. Objects of several keys are left out: jsonb has its own order."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_float=_plain_float, parse_constant=_no_constant)
         plain = json.dumps(value, ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return plain == text and not (isinstance(value, dict) and len(value) > 1) and "{" not in text[1:]
+
+
+def _plain_float(text: str) -> float:
+    """A number as jsonb keeps it: digit by digit, without an exponent and without a sign on zero."""
+    if not _PLAIN_NUMBER.fullmatch(text) or not float(text):
+        raise ValueError(text)
+    return float(text)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(name)
 
 
 def _is_moment(text: str) -> bool:
