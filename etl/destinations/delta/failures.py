@@ -53,6 +53,7 @@ _SIGNS: Final[dict[Failure, tuple[str, ...]]] = {
         "DELTA_TABLE_ONLY_OPERATION",
         "TABLE_OR_VIEW_NOT_FOUND",
         "SCHEMA_NOT_FOUND",
+        r"FAILED_READ_FILE\.FILE_NOT_EXIST",
     ),
     Failure.UNREACHABLE: (
         "Py4JNetworkError",
@@ -60,8 +61,10 @@ _SIGNS: Final[dict[Failure, tuple[str, ...]]] = {
         "Connection re(?:fused|set)",
         "SparkContext (?:was|has been) shut ?down",
         "stopped SparkContext",
+        r"SparkContext\.dagScheduler\(\)",
         "UNAVAILABLE",
         "Job aborted due to stage failure",
+        "TASK_WRITE_FAILED",
         "UnknownHost",
         "timed out",
         "TimeoutException",
@@ -84,7 +87,11 @@ def failure_of(error: Exception) -> Failure:
 def _telling(error: Exception) -> str:
     """What may be searched: the text of an analysis quotes names and literals, so of it only the conditions."""
     text = str(error).strip()
-    quotes = type(error).__name__ in _OF_ANALYSIS and text.startswith("[") and not text.startswith("[INTERNAL_ERROR")
+    quotes = (
+        type(error).__name__ in _OF_ANALYSIS
+        and text.startswith("[")
+        and not text.startswith("[INTERNAL_ERROR")
+    )
     return " ".join(_CONDITION.findall(text.partition("\n")[0])) if quotes else text
 
 
