@@ -19,10 +19,10 @@ SEED ?= $(shell date +%s)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test chaos lint format structure bench lock clean
+.PHONY: help setup demo test chaos lint format structure bench bench-delta lock clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv and install everything, by hash, once a lock changes
 	@:
@@ -56,6 +56,9 @@ structure: setup ## Measure modules and functions against the limits
 
 bench: setup ## Run the benchmarks (BENCH_ARGS passes options)
 	@$(PYTHON) -m benchmarks.run $(BENCH_ARGS)
+
+bench-delta: setup ## Measure the Delta destination beside its peers (BENCH_ARGS passes options)
+	@$(PYTHON) -m benchmarks.delta.run $(BENCH_ARGS)
 
 lock: ## Resolve the locks again (needs uv)
 	@tools/lock.sh
