@@ -1,0 +1,138 @@
+"""The JVM of a daemon, seen from outside: to stop it, to kill it, to keep it alive, and to catch it in the act."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from etl.testing.daemon import Daemon
+
+_CLOSE_WAIT = "08"
+
+
+@dataclass(frozen=True, slots=True)
+class Jvm:
+    """A process by its id."""
+
+    pid: int
+
+    @classmethod
+    def of(cls, daemon: Daemon) -> Jvm:
+        """The JVM that a daemon has, once it has one."""
+        found: list[int] = []
+
+        def is_there() -> bool:
+            found[:] = _java_children(daemon.process.pid)
+            return bool(found)
+
+        daemon.wait_until(is_there, "its JVM")
+        return cls(found[0])
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return _state(self.pid) not in {"", "Z", "X"}
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether SIGSTOP has reached it."""
+        return _state(self.pid) == "T"
+
+    @property
+    def works_for_the_dead(self) -> bool:
+        """Whether it still does something for a daemon that hung up: it reads that only when it is done."""
+        mine = {_link(fd) for fd in _entries(f"/proc/{self.pid}/fd")}
+        return any(f"socket:[{inode}]" in mine for inode in _hung_up())
+
+    def send(self, number: int) -> None:
+        """A signal, unless it has ended."""
+        if self.runs:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send(signal.SIGKILL)
+
+    @contextmanager
+    def outliving(self, daemon: Daemon) -> Iterator[None]:
+        """Keep its input open beside the daemon, so that it does not end with it; it ends after the block."""
+        pipe = _link(Path(f"/proc/{self.pid}/fd/0"))
+        ends = [fd for fd in _entries(f"/proc/{daemon.process.pid}/fd") if _link(fd) == pipe]
+        held = os.open(ends[0], os.O_WRONLY)
+        try:
+            yield
+        finally:
+            os.close(held)
+            self.send(signal.SIGCONT)
+
+    def stop_before_commit(self, daemon: Daemon, folder: Path, write: Callable[[], None]) -> None:
+        """SIGSTOP it where it has written rows of a table and not committed them; `write` is repeated until caught."""
+        while True:
+            rows, commits = _data_files(folder), _commits(folder)
+            write()
+            daemon.wait_until(lambda rows=rows: _data_files(folder) > rows, "a new data file")
+            self.send(signal.SIGSTOP)
+            daemon.wait_until(lambda: self.is_stopped, "the JVM to stop")
+            if _commits(folder) == commits:
+                return
+            self.send(signal.SIGCONT)
+            daemon.wait_until(lambda: not list(staged_files(folder.parents[1])), "the end of the statement")
+
+
+def staged_files(lake: Path) -> list[Path]:
+    """The batches that Spark is reading now."""
+    return list((lake / "_etl" / "staging").glob("*.parquet"))
+
+
+def _data_files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def _commits(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "_delta_log").glob("*.json")}
+
+
+def _java_children(pid: int) -> list[int]:
+    found = []
+    for task in _entries(f"/proc/{pid}/task"):
+        children = (task / "children").read_text().split() if task.exists() else []
+        found += [int(child) for child in children if _command(int(child)) == "java"]
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def _hung_up() -> set[str]:
+    """The inodes of connections whose other end has closed."""
+    lines = [line for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()]
+    return {fields[9] for fields in map(str.split, lines) if fields[3] == _CLOSE_WAIT}
+
+
+def _entries(directory: str) -> list[Path]:
+    try:
+        return list(Path(directory).iterdir())
+    except OSError:
+        return []
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
