@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -15,14 +16,22 @@ from etl.spark.settings import SparkSettings
 from etl.testing.builders import PlainRow
 from etl.testing.destination_kit import DestinationKit
 
-#: Compiling less makes a JVM that lives for one test run start faster.
+#: Tables of a few rows, each with a schema of its own: compiling for them costs more than interpreting.
 TEST_SPARK = SparkSettings(
-    master="local[2]", conf={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    master="local[2]",
+    conf={
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    },
 )
 
 
 class DeltaKit(DestinationKit):
     """A lake in `directory`."""
+
+    thorough = bool(os.environ.get("ETL_THOROUGH"))
+    examples = 20 if thorough else 1
 
     def __init__(self, directory: Path, spark: SparkSettings = TEST_SPARK) -> None:
         self._directory = directory

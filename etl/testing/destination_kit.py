@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from etl.destinations.base import (
     CopyBatch,
@@ -43,6 +44,8 @@ LOG = table_schema(
     column("a", 1, INT8), column("b", 2), key=(), identity=ReplicaIdentity.FULL, oid=16400, name="log"
 )
 
+Case = TypeVar("Case")
+
 #: Rows as a multiset: each row its ``(column, value)`` pairs, ordered by column.
 Multiset = Counter[tuple[tuple[str, object], ...]]
 
@@ -52,6 +55,15 @@ class DestinationKit(ABC):
 
     #: How many examples the random rules try; a destination with slow commits may try fewer.
     examples: int = 30
+    #: False where commits are slow: rules with a long table of cases then take some of them, spread evenly over it.
+    thorough: bool = True
+
+    def sample(self, cases: Sequence[Case], at_most: int) -> Sequence[Case]:
+        """All cases, or where commits are slow at most so many, the first and the last among them."""
+        if self.thorough or len(cases) <= at_most:
+            return cases
+        places = [round(number * (len(cases) - 1) / max(at_most - 1, 1)) for number in range(at_most)]
+        return [cases[place] for place in places]
 
     @abstractmethod
     def connect(self) -> Destination:

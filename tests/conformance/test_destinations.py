@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from etl.testing.destination_suite import DestinationKit, DestinationSuite
 from etl.testing.delta_kit import DeltaKit
+from etl.testing.destination_suite import DestinationKit, DestinationSuite
 from etl.testing.duckdb_kit import DuckDBKit
 
 KITS: dict[str, Callable[[Path], DestinationKit]] = {"duckdb": DuckDBKit, "delta": DeltaKit}

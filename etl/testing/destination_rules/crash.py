@@ -61,17 +61,21 @@ class CrashRules:
         self, kit: DestinationKit, change: str
     ) -> None:
         world = World(kit)
-        assert all(_crash_and_recover(world, change, point) for point in _DDL_POINTS)
+        # where commits are slow, every change meets one point and every point some change
+        turn = list(PLANS).index(change) % len(_DDL_POINTS)
+        points = _DDL_POINTS if kit.thorough else _DDL_POINTS[turn : turn + 1]
+        assert all(_crash_and_recover(world, change, point) for point in points)
 
     @pytest.mark.parametrize("point", _WRITE_POINTS)
     def test_a_write_that_crashed_anywhere_is_repeated_without_loss_or_duplicate(
         self, kit: DestinationKit, point: str
     ) -> None:
-        assert _crash_and_recover(World(kit), "swap", point) >= 2
+        assert _crash_and_recover(World(kit), "swap", point) >= (2 if kit.thorough else 1)
 
     def test_a_recovery_that_crashes_is_finished_by_the_next_one(self, kit: DestinationKit) -> None:
         world, crashes = World(kit), 0
-        for arm in _every_pass("ddl.after_step"):
+        passes = list(_every_pass("ddl.after_step"))
+        for arm in passes if kit.thorough else passes[1:9:7]:
             scenario = _prepared(world, "ten mixed")
             assert _crashes(world, scenario, "ddl.after_mark_applying=error")
             failpoints.configure(arm)
@@ -86,7 +90,7 @@ class CrashRules:
             world.restart()
             world.write(scenario.events)
             arrived(world, scenario)
-        assert crashes >= 10
+        assert crashes >= (10 if kit.thorough else 2)
 
     def test_a_restart_finishes_what_is_applying_before_any_event(self, kit: DestinationKit) -> None:
         world = World(kit)
@@ -121,7 +125,7 @@ class CrashRules:
 def _crash_and_recover(world: World, change: str, point: str) -> int:
     """Crash at every single pass of `point`, each time from the beginning; returns how many there were."""
     crashes = 0
-    for arm in _every_pass(point):
+    for arm in _every_pass(point) if world.kit.thorough else _every_pass(point, 1):
         scenario = _prepared(world, change)
         if not _crashes(world, scenario, arm):
             break
@@ -132,8 +136,8 @@ def _crash_and_recover(world: World, change: str, point: str) -> int:
     return crashes
 
 
-def _every_pass(point: str) -> Iterator[str]:
-    return (f"{point}:{nth}=error" for nth in range(1, 100))
+def _every_pass(point: str, at_most: int = 100) -> Iterator[str]:
+    return (f"{point}:{nth}=error" for nth in range(1, at_most + 1))
 
 
 def crash_scenario(change: str) -> tuple[dict[str, tuple[ReplicatedTableSchema, list[PlainRow]]], Scenario]:
