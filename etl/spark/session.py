@@ -47,7 +47,16 @@ def new_session(settings: SparkSettings) -> SparkSession:
         if settings.remote is not None:
             return _connected(settings, settings.remote)
         _forget_dead_jvm()
-        return _running(settings).newSession()
+        running = _running(settings)
+        try:
+            return running.newSession()
+        except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
+            # about to end, it still looks alive
+            _forget_dead_jvm(force=True)
+            raise DestinationUnavailableError(
+                f"Spark on {settings.master} gives no session: {_first_line(error)}",
+                hint="it is started again",
+            ) from None
 
 
 def _running(settings: SparkSettings) -> SparkSession:

@@ -114,7 +114,8 @@ class Session:
 
     def _drop_view(self, view: str) -> None:
         if is_alive(self._spark):
-            self._spark.catalog.dropTempView(view)
+            with self._translating():
+                self._spark.catalog.dropTempView(view)
 
     def _execute(self, sql: str) -> list[Any]:
         return self._spark.sql(sql).collect()
@@ -125,13 +126,23 @@ class Session:
         if version is not None:
             confs |= {_TXN_APP: f"etl-{stamp.pipeline_id}-{stamp.oid}", _TXN_VERSION: str(version)}
         try:
-            for name, value in confs.items():
-                self._spark.conf.set(name, value)
+            with self._translating():
+                for name, value in confs.items():
+                    self._spark.conf.set(name, value)
             yield
         finally:
             if is_alive(self._spark):
-                for name in confs:
-                    self._spark.conf.unset(name)
+                with self._translating():
+                    for name in confs:
+                        self._spark.conf.unset(name)
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        """A JVM that is about to end may still look alive, and fail whatever it is asked."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
+            raise self._translated(error, None) from None
 
     def _translated(self, error: Exception, table: str | None) -> Exception:
         if not is_alive(self._spark):
