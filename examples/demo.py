@@ -60,6 +60,8 @@ class Demo:
         self.etl("check", allowed=(0, 3))
         self.title("3. etl replicate: copies the tables, then follows every change")
         with self.replicating():
+            if self.warehouse.notice:
+                self.console.print(f"[dim]{self.warehouse.notice}[/dim]")
             self.wait_for_copy()
             for what, statements in STEPS:
                 self.console.print(f"\n[bold]→ {what}[/bold]")

@@ -26,6 +26,8 @@ class Warehouse(ABC):
     title: str
     pipeline: Path
     wait_s: float
+    #: What to tell people who wait for the start; nothing where it is quick.
+    notice: str = ""
 
     @abstractmethod
     def missing(self) -> str | None:

@@ -30,6 +30,7 @@ class DeltaWarehouse(Warehouse):
 
     title = "Delta"
     pipeline = Path(__file__).with_name("delta.yaml")
+    notice = "Spark starts first: ten to twenty seconds on an idle machine"
     wait_s = 600.0  # a JVM on a loaded machine starts in its own time
 
     def __init__(self, folder: Path) -> None:
@@ -86,7 +87,7 @@ class DeltaWarehouse(Warehouse):
             for row in history.select("version", "operation", "userMetadata").orderBy("version").collect()
         ]
         begun = schema_versions(commits, schema_log)
-        return table(
+        shown = table(
             "Delta: DESCRIBE HISTORY of orders, beside the schema log",
             ["version", "operation", "watermark", "schema version", "what changed"],
             [
@@ -94,6 +95,9 @@ class DeltaWarehouse(Warehouse):
                 for commit in commits
             ],
         )
+        shown.caption = f"version {commits[-1].version} is the source up to {commits[-1].position}: equal"
+        shown.caption_justify = "left"
+        return shown
 
     @cached_property
     def _spark(self) -> SparkSession:
