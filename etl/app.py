@@ -160,6 +160,7 @@ def _delta_settings(config: DeltaDestinationConfig, types: TypeOptions) -> Delta
         path=config.path,
         catalog=config.catalog,
         staging=config.staging,
+        parallel_tables=config.parallel_tables,
         deletion_vectors=config.deletion_vectors,
         change_data_feed=config.change_data_feed,
         maintenance=Maintenance(upkeep.optimize_commits, upkeep.vacuum_hours, upkeep.retention_hours),

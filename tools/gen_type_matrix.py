@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from etl.destinations.delta.dialect import type_of as delta_type_of
 from etl.destinations.duckdb.dialect import type_of
 from etl.pgoutput.values import convert
 from etl.schema.types import (
@@ -32,7 +33,10 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "reference" / "types.md"
 
 #: Title and cell, for a Postgres type and the Arrow type that carries it.
-DESTINATIONS: dict[str, Callable[[int, pa.DataType], str]] = {"DuckDB": type_of}
+DESTINATIONS: dict[str, Callable[[int, pa.DataType], str]] = {
+    "DuckDB": type_of,
+    "Delta": lambda _, carried: delta_type_of(carried).upper(),
+}
 
 NUMERIC = 1700
 NUMERIC_ARRAY = 1231

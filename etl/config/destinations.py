@@ -6,6 +6,7 @@ To add a destination: a model with its own ``type: Literal[...]`` and one more m
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -50,8 +51,11 @@ def _as_spark_writes(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
 def _lake(path: str, info: ValidationInfo) -> str:
-    return path.rstrip("/") if "://" in path else str(resolve_path(Path(path), info.context))
+    return path.rstrip("/") if _ADDRESS.match(path) else str(resolve_path(Path(path), info.context))
 
 
 def _properties(value: object) -> object:
@@ -133,6 +137,8 @@ class DeltaDestinationConfig(ConfigModel):
     """A catalog of Spark that keeps the tables as `<catalog>.<schema>.<table>`, such as `spark_catalog`."""
     staging: Annotated[str, Field(min_length=1), AfterValidator(_lake)] | None = None
     """Where batches wait for Spark; every executor must be able to read it. Default: a folder of `path`."""
+    parallel_tables: Annotated[int, Field(ge=1), NO_BOOL] = 2
+    """How many tables are written at once."""
     deletion_vectors: bool = False
     """Mark deleted rows instead of rewriting their files: cheaper changes, slower reads, newer readers only."""
     change_data_feed: bool = False

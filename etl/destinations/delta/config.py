@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from etl.schema.types import TypeOptions
 from etl.spark.settings import SparkSettings
+
+_WAREHOUSE: Final = "spark.sql.warehouse.dir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +47,10 @@ class DeltaSettings:
     def place(self) -> str:
         """What this lake is called in messages."""
         return self.path if self.path is not None else f"catalog {self.catalog}"
+
+    def with_own_warehouse(self) -> DeltaSettings:
+        """The same, with the folder that Spark makes for its own catalog inside the lake, not where etl was started."""
+        if self.path is None or _WAREHOUSE in self.spark.conf:
+            return self
+        conf = {_WAREHOUSE: f"{self.path}/_etl/warehouse", **self.spark.conf}
+        return replace(self, spark=replace(self.spark, conf=conf))

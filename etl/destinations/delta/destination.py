@@ -63,7 +63,7 @@ class DeltaDestination(Destination):
     )
 
     def __init__(self, settings: DeltaSettings) -> None:
-        self._settings = settings
+        self._settings = settings.with_own_warehouse()
         self._places = Places(settings)
         self._opened: _Open | None = None
 

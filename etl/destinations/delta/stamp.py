@@ -50,17 +50,21 @@ class History:
 
 
 def read_history(newest_first: Iterable[str | None], pipeline_id: int, oid: int) -> History:
-    """The watermark of a table from its commits' user metadata."""
+    """The watermark of a table from its commits' user metadata: the newest of the newest run.
+
+    A watermark alone is set without a transaction version, so one of an earlier run may come in late and stand on top.
+    """
+    newest: tuple[int, str] | None = None
     for text in newest_first:
         said = _ours(text, pipeline_id, oid)
         if said is None:
             continue
-        watermark = said.get("watermark")
-        if isinstance(watermark, str):
-            return History(Position.parse(watermark), is_complete=True)
+        watermark, run = said.get("watermark"), said.get("run")
+        if isinstance(watermark, str) and isinstance(run, int) and (newest is None or run > newest[0]):
+            newest = (run, watermark)
         if said.get("created"):
-            return History(None, is_complete=True)
-    return History(None, is_complete=False)
+            return History(Position.parse(newest[1]) if newest else None, is_complete=True)
+    return History(Position.parse(newest[1]) if newest else None, is_complete=newest is not None)
 
 
 def _ours(text: str | None, pipeline_id: int, oid: int) -> dict[str, object] | None:

@@ -69,6 +69,12 @@ def test_the_newest_watermark_counts():
     assert read_history([stamp(AT), stamp(EARLIER)], 1, 16384) == History(AT, is_complete=True)
 
 
+def test_a_watermark_that_an_earlier_run_set_late_does_not_count():
+    late = Stamp(1, 16384, epoch=2, run=8, watermark=EARLIER).text()
+    assert read_history([late, stamp(AT), late], 1, 16384) == History(AT, is_complete=True)
+    assert read_history([stamp(), late], 1, 16384) == History(EARLIER, is_complete=True)
+
+
 def test_a_commit_of_ours_that_moves_no_watermark_is_passed_over():
     assert read_history([stamp(), stamp(AT)], 1, 16384) == History(AT, is_complete=True)
 
