@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
 from etl.destinations.base import Destination, DestinationTable
 from etl.destinations.delta.config import DeltaSettings, Maintenance
 from etl.destinations.delta.destination import DeltaDestination
 from etl.destinations.delta.places import Places
-from etl.spark.session import new_session
 from etl.spark.settings import SparkSettings
 from etl.testing.builders import PlainRow
 from etl.testing.destination_kit import DestinationKit
@@ -47,13 +49,12 @@ class DeltaKit(DestinationKit):
         return DeltaDestination(self.settings)
 
     def rows(self, table: DestinationTable) -> list[PlainRow]:
-        """Read in a session of its own."""
-        return self.query(f"SELECT * FROM {Places(self.settings).table(table.name).sql}")  # noqa: S608 -- quoted
-
-    def query(self, sql: str) -> list[PlainRow]:
-        """Any statement's rows."""
-        rows: list[PlainRow] = new_session(self.settings.spark).sql(sql).toArrow().to_pylist()
-        return [{name: _aware(value) for name, value in row.items()} for row in rows]
+        """As a second engine reads them: what Spark wrote must mean the same to delta-rs."""
+        place = Places(self.settings).table(table.name)
+        engine = QueryBuilder()
+        engine.register("wanted", DeltaTable(str(place.folder)))
+        found: list[PlainRow] = pa.table(engine.execute("SELECT * FROM wanted").read_all()).to_pylist()
+        return [{name: _aware(value) for name, value in row.items()} for row in found]
 
     def fresh(self) -> DestinationKit:
         """Another folder."""

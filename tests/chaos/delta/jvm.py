@@ -12,6 +12,7 @@ from pathlib import Path
 from etl.testing.daemon import Daemon
 
 _CLOSE_WAIT = "08"
+_PARQUET_END = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,9 @@ def staged_files(lake: Path) -> list[Path]:
 
 
 def _data_files(folder: Path) -> set[Path]:
-    return {path for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
+    """Those that are whole: the rows were read, and only the commit is left to do."""
+    files = (path for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts)
+    return {path for path in files if path.stat().st_size > 8 and path.read_bytes().endswith(_PARQUET_END)}
 
 
 def _commits(folder: Path) -> set[str]:

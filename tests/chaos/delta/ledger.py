@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 from etl.testing.daemon import Daemon
 from etl.testing.delta_reader import DeltaReader
 from etl.testing.harness import PipelineUnderTest
@@ -33,13 +35,14 @@ class Ledger:
         """Create the tables and publish them."""
         self._pipeline = pipeline
         self._last = 0
+        self._alters = cycle(_ALTERS)
         pipeline.sql(*_CREATE)
         pipeline.publish("items", "bare", "changes")
 
     def write(self, *, alter: bool = False) -> None:
         """One transaction over all tables, if so with a schema change between the rows of two of them."""
         number = self._last = self._last + 1
-        change = _ALTERS[number % len(_ALTERS)] if alter else None
+        change = next(self._alters) if alter else None
         self._pipeline.transaction(
             f"INSERT INTO items (id) VALUES ({number})",
             f"UPDATE items SET n = n + 1 WHERE id = {number - 1}",

@@ -16,11 +16,16 @@ from tests.chaos.test_two_processes import LOCKED, STORE_CONNECTIONS
 
 pytestmark = pytest.mark.chaos
 
+#: The server would end it by itself after wal_sender_timeout.
+STREAM = "SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots WHERE active"
+
 
 def replaced(pipeline: PipelineUnderTest, stale: Daemon) -> dict[str, int]:
     """Another process does the work of a stopped one; the number of commits of each table after that."""
     pipeline.query(STORE_CONNECTIONS)
+    pipeline.query(STREAM)
     stale.wait_until(lambda: pipeline.query(LOCKED) == [(0,)], "the lock to be free")
+    stale.wait_until(lambda: pipeline.query(STREAM) == [(0,)], "the slot to be free")
     pipeline.once()
     return {table: len(runs_of(pipeline, table)) for table in TABLES}
 
