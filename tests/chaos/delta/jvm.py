@@ -100,23 +100,21 @@ def _commits(folder: Path) -> set[str]:
 
 
 def _java_children(pid: int) -> list[int]:
-    found = []
-    for task in _entries(f"/proc/{pid}/task"):
-        children = (task / "children").read_text().split() if task.exists() else []
-        found += [int(child) for child in children if _command(int(child)) == "java"]
-    return found
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
+    """Whichever of its threads started them."""
+    children = [
+        int(child) for task in _entries(f"/proc/{pid}/task") for child in _text(task / "children").split()
+    ]
+    return [child for child in children if _text(Path(f"/proc/{child}/comm")).strip() == "java"]
 
 
 def _state(pid: int) -> str:
+    """One letter, as ``ps`` shows it; empty when there is no such process."""
+    return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].strip()[:1]
+
+
+def _text(path: Path) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return path.read_text()
     except OSError:
         return ""
 
