@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from etl.errors import DestinationUnavailableError, SparkSetupError
+from etl.errors import DestinationUnavailableError, EtlError, SparkSetupError
 from etl.spark.jars import find_jars, jars_directory
 from etl.spark.java import find_java
 from etl.spark.settings import SparkSettings, session_properties
@@ -47,9 +49,10 @@ def new_session(settings: SparkSettings) -> SparkSession:
         if settings.remote is not None:
             return _connected(settings, settings.remote)
         _forget_dead_jvm()
-        running = _running(settings)
         try:
-            return running.newSession()
+            return _running(settings).newSession()
+        except EtlError:
+            raise
         except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
             # about to end, it still looks alive
             _forget_dead_jvm(force=True)
@@ -112,15 +115,23 @@ def _connected(settings: SparkSettings, address: str) -> SparkSession:
     return cast("SparkSession", session)
 
 
-def is_alive(session: SparkSession) -> bool:
-    """Whether the JVM behind a session still runs; a remote one is taken to."""
+def is_alive(session: SparkSession, patience_s: float = 0.0) -> bool:
+    """Whether the JVM behind a session still runs; a remote one is taken to.
+
+    One that is about to end has `patience_s` to do so: it stops answering a while before it is gone.
+    """
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway  # noqa: SLF001 -- no public way
     if gateway is None or getattr(session, "is_remote", None):
         return gateway is not None
     process = getattr(gateway, "proc", None)
-    return process is None or process.poll() is None
+    if process is None:
+        return True
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(patience_s)
+        return False
+    return True
 
 
 def _forget_dead_jvm(*, force: bool = False) -> None:

@@ -57,8 +57,6 @@ _SIGNS: Final[dict[Failure, tuple[str, ...]]] = {
     ),
     Failure.UNREACHABLE: (
         "Py4JNetworkError",
-        # without a trace: no answer came
-        r"^Py4JError An error occurred while calling \S+$",
         "Answer from Java side is empty",
         "Connection re(?:fused|set)",
         "SparkContext (?:was|has been) shut ?down",

@@ -28,6 +28,8 @@ _TXN_APP: Final = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION: Final = "spark.databricks.delta.write.txnVersion"
 #: How often a commit that lost against another writer is tried again: it changed nothing, and its version is unused.
 _ATTEMPTS: Final = 5
+#: How long a JVM that failed without a reason is watched, in seconds: it may be about to end.
+_DYING_S: Final = 5.0
 
 
 class Session:
@@ -145,7 +147,9 @@ class Session:
             raise self._translated(error, None) from None
 
     def _translated(self, error: Exception, table: str | None) -> Exception:
-        if not is_alive(self._spark):
+        # what py4j says of a JVM that does not answer any more has many forms, that of a faulty call among them
+        patience_s = _DYING_S if failure_of(error) is Failure.OTHER else 0.0
+        if not is_alive(self._spark, patience_s):
             return DestinationUnavailableError(
                 f"the JVM of Spark ended while it worked on {self._place}",
                 hint="it is started again; if this comes back, see its log and raise spark.driver.memory",
