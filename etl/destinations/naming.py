@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from etl.schema.table import ColumnSchema
+
 _PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _NAME_PAIR: Final = re.compile(
     r'(?P<schema>[a-z_][a-z0-9_]*|"(?:[^"]|"")+")\.(?P<table>[a-z_][a-z0-9_]*|"(?:[^"]|"")+")', re.DOTALL
@@ -32,9 +34,13 @@ def split_name(name: str) -> tuple[str, str]:
     return _unquoted(match["schema"]), _unquoted(match["table"])
 
 
-def identity_tag(oid: int, attnum: int) -> str:
-    """What marks a destination column as that source column, whatever either is called."""
-    return f"pg:{oid}.{attnum}"
+def tagged_comment(oid: int, column: ColumnSchema) -> str:
+    """The comment of a destination column: what marks it as that source column, whatever either is called.
+
+    What the source says of the column stands behind it.
+    """
+    tag = f"pg:{oid}.{column.attnum}"
+    return f"{tag} {column.comment}" if column.comment and "\0" not in column.comment else tag
 
 
 def tagged_attnum(oid: int, comment: str | None) -> int | None:

@@ -102,7 +102,7 @@ def table_schema_from_rows(
     """Build the version of a table from catalog rows, for copy and stream alike. Raises `SchemaMessageError`.
 
     `columns`: one mapping per visible column with the payload's keys (attname, attnum, atttypid, atttypmod,
-    attnotnull, default_expression; optional formatted_type, missing_value, default_truncated). `identity`: the
+    attnotnull, default_expression; optional formatted_type, missing_value, default_truncated, comment). `identity`: the
     mapping of the payload's ``identity`` (primary_key_attnums in key order, relreplident,
     replica_identity_index_attnums). `max_attnum`: ``relnatts``, 0 when unknown.
 
@@ -170,6 +170,7 @@ def _column(row: Mapping[str, object]) -> ColumnSchema:
         default_expression=None if truncated else _text_or_none(row, "default_expression"),
         type_name=_text_or_none(row, "formatted_type") or "",
         missing_value=_text_or_none(row, "missing_value"),
+        comment=_text_or_none(row, "comment"),
     )
 
 

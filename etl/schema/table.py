@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -26,7 +26,8 @@ class ColumnSchema:
     `attnum` is the identity of the column for all its life; `typmod` is ``atttypmod``; `default_expression` is
     ``pg_get_expr`` text or None; `primary_key_ordinal` its 1-based place in the primary key, in key order;
     `type_name` the formatted type for people; `missing_value` the text of the value that rows older than the
-    column read at the source (``attmissingval``), None when there is none.
+    column read at the source (``attmissingval``), None when there is none; `comment` what people say of the column at
+    the source, known at its copy only and no part of the version.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ColumnSchema:
     primary_key_ordinal: int | None = None
     type_name: str = ""
     missing_value: str | None = None
+    comment: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

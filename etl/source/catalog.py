@@ -13,6 +13,11 @@ from etl.schema.message import table_schema_from_rows
 from etl.schema.table import TableSchema
 from etl.source.connection import Connection, translated
 
+#: Without an encoding (SQL_ASCII) a comment may hold bytes that are no text.
+_COLUMNS = """
+SELECT d.*, CASE WHEN current_setting('server_encoding') <> 'SQL_ASCII' THEN col_description(t.oid, d.attnum) END AS comment
+  FROM (SELECT %s::oid AS oid) t, LATERAL etl.describe_table_schema(t.oid) d ORDER BY d.attnum"""
+
 
 def describe_table(connection: Connection, parameters: Mapping[str, str], oid: int) -> TableSchema:
     """The table as the connection's snapshot sees it, through the functions the trigger uses.
@@ -30,7 +35,7 @@ def describe_table(connection: Connection, parameters: Mapping[str, str], oid: i
                 f"the table with oid {oid} does not exist any more",
                 hint="it leaves the pipeline at the next start",
             )
-        columns = _rows(connection, "SELECT * FROM etl.describe_table_schema(%s)", oid)
+        columns = _rows(connection, _COLUMNS, oid)
     return table_schema_from_rows(
         oid=oid, schema=named[0], name=named[1], columns=columns, identity=named[3], max_attnum=named[2]
     )

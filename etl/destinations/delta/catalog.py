@@ -25,7 +25,7 @@ from etl.destinations.delta.session import Session
 from etl.destinations.delta.shape import TableShape
 from etl.destinations.delta.stamp import Stamp
 from etl.destinations.delta.storage import Folder
-from etl.destinations.naming import identity_tag, split_name, tagged_attnum
+from etl.destinations.naming import split_name, tagged_attnum, tagged_comment
 from etl.errors import DestinationTableError
 from etl.schema.defaults import parse_default
 from etl.schema.table import ColumnSchema, ReplicatedTableSchema
@@ -187,7 +187,7 @@ class Catalog:
                 return f"ALTER COLUMN {quote(name)} DROP DEFAULT"
 
     def _plain_definition(self, table: DestinationTable, column: ColumnSchema) -> str:
-        tag = literal(identity_tag(table.oid, column.attnum))
+        tag = literal(tagged_comment(table.oid, column))
         return f"{quote(column.name)} {column_type(column, self._settings.types)} COMMENT {tag}"
 
     def _definition(self, table: DestinationTable, column: ColumnSchema) -> str:

@@ -28,7 +28,7 @@ from etl.destinations.duckdb.dialect import (
 from etl.destinations.duckdb.housekeeping import SCHEMA, Housekeeping
 from etl.destinations.duckdb.session import Row, Session
 from etl.destinations.duckdb.shape import TableShape
-from etl.destinations.naming import identity_tag, split_name, tagged_attnum
+from etl.destinations.naming import split_name, tagged_attnum, tagged_comment
 from etl.errors import DestinationTableError
 from etl.schema.defaults import parse_default
 from etl.schema.table import ColumnSchema, ReplicatedTableSchema
@@ -140,7 +140,7 @@ class Catalog:
         definitions += [f"{quote(name)} {data_type}" for name, data_type in metadata.items()]
         self._session.run(f"CREATE TABLE {self.sql_name(table)} ({', '.join(definitions)})", table=table.name)
         for column in schema.columns:
-            self._comment(table, column.name, identity_tag(table.oid, column.attnum))
+            self._comment(table, column.name, tagged_comment(table.oid, column))
         for name in metadata:
             self._comment(table, name, _METADATA)
         self._housekeeping.register(table, schema.qualified_name)
@@ -161,7 +161,7 @@ class Catalog:
         if action is not None:
             self._session.run(f"ALTER TABLE {self.sql_name(table)} {action}", table=table.name)
         if isinstance(operation, AddColumn):
-            self._comment(table, operation.column.name, identity_tag(table.oid, operation.column.attnum))
+            self._comment(table, operation.column.name, tagged_comment(table.oid, operation.column))
 
     def _action(self, operation: SchemaOperation) -> str | None:
         match operation:

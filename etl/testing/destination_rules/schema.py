@@ -136,6 +136,16 @@ class SchemaRules:
         world.write([stream.relation(renamed), stream.rows(renamed, Delete({"order_id": 1}))])
         assert not world.rows(renamed)
 
+    def test_a_column_that_carries_a_comment_of_the_source_keeps_its_identity(
+        self, kit: DestinationKit
+    ) -> None:
+        world = World(kit)
+        noted = replace(ORDERS.columns[1], comment="what's `said`; -- pg:1.1")
+        world.copy(altered(ORDERS, ORDERS.columns[0], noted, ORDERS.columns[2]), [{"id": 1, "note": "one"}])
+        renamed = altered(ORDERS, ORDERS.columns[0], column("text", 2), ORDERS.columns[2])
+        world.write([Stream().relation(renamed)])
+        assert world.rows(renamed) == multiset([{"id": 1, "text": "one", "doc": None}])
+
     def test_the_same_relation_again_changes_nothing(self, kit: DestinationKit) -> None:
         world, stream = World(kit), Stream()
         world.copy(ORDERS)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etl.destinations.naming import identity_tag, printable_name, split_name, tagged_attnum
+from etl.destinations.naming import printable_name, split_name, tagged_attnum, tagged_comment
+from etl.schema.table import ColumnSchema
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=63)
 TRICKY = st.text(st.sampled_from('a".A_\n'), min_size=1, max_size=8)
@@ -52,14 +53,14 @@ def test_what_was_not_printed_by_us_is_refused(text: str):
 
 @given(OIDS, ATTNUMS)
 def test_a_tag_says_the_attnum_to_its_own_table_alone(oid: int, attnum: int):
-    tag = identity_tag(oid, attnum)
+    tag = tagged_comment(oid, ColumnSchema("c", attnum, 25))
     assert tagged_attnum(oid, tag) == attnum
     assert tagged_attnum(oid + 1, tag) is None
 
 
 @given(OIDS, ATTNUMS, st.text())
 def test_what_people_write_behind_a_tag_does_not_matter(oid: int, attnum: int, said: str):
-    assert tagged_attnum(oid, f"{identity_tag(oid, attnum)} {said}") == attnum
+    assert tagged_attnum(oid, tagged_comment(oid, ColumnSchema("c", attnum, 25, comment=said))) == attnum
 
 
 @pytest.mark.parametrize(
