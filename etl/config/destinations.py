@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -33,6 +33,8 @@ def _durable(path: RelativePath) -> RelativePath:
 
 class DuckDbDestinationConfig(ConfigModel):
     """A DuckDB database file."""
+
+    default_max_fill_ms: ClassVar[int] = 1000
 
     type: Literal["duckdb"]
     """Which destination this is."""
@@ -127,6 +129,8 @@ class MaintenanceConfig(ConfigModel):
 
 class DeltaDestinationConfig(ConfigModel):
     """Delta Lake tables, written by Spark."""
+
+    default_max_fill_ms: ClassVar[int] = 5000
 
     type: Literal["delta"]
     """Which destination this is."""

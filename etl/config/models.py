@@ -54,8 +54,9 @@ class BatchConfig(ConfigModel):
 
     max_bytes: ByteSize = 64 * _MIB
     """Size of a batch, as a number of bytes or with a unit (`64MiB`)."""
-    max_fill_ms: Milliseconds = 1000
-    """How long the oldest change of a batch may wait, in milliseconds."""
+    max_fill_ms: Milliseconds | None = None
+    """How long the oldest change of a batch may wait, in milliseconds. Default: what suits the destination, 1000 for duckdb
+    and 5000 for delta, where every batch is a commit of each table in it."""
 
 
 class HandoffConfig(ConfigModel):
@@ -128,6 +129,12 @@ class PipelineConfig(ConfigModel):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise PydanticCustomError("table_twice", "names {names} twice", {"names": ", ".join(twice)})
         return tables
+
+    @property
+    def max_fill_s(self) -> float:
+        """How long the oldest change of a batch may wait, in seconds."""
+        given = self.batch.max_fill_ms
+        return (self.destination.default_max_fill_ms if given is None else given) / 1000
 
     @property
     def state_connection(self) -> ConnectionConfig:

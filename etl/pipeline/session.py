@@ -113,12 +113,11 @@ class Session:
 
     def _worker(self) -> ApplyWorker:
         context, tables = self._context, self._prepared.tables
-        batch = context.config.batch
         names = tables.names()
         return ApplyWorker(
             handoff=self._handoff,
             assembler=self._assembler(),
-            batcher=Batcher(batch.max_bytes, batch.max_fill_ms / 1000),
+            batcher=Batcher(context.config.batch.max_bytes, context.config.max_fill_s),
             writer=self._prepared.writer,
             store=context.store,
             tables=tables,

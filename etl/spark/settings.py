@@ -8,6 +8,13 @@ from pathlib import Path
 from typing import Final
 
 _LOG_SETTINGS: Final = Path(__file__).absolute().with_name("log4j2.properties")
+#: What Spark remembers of finished work for its UI: it runs for years here, and a MERGE's plan is long.
+_RETAINED: Final = {
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "5",
+}
 #: Properties that are lists of options: what is configured is added to ours and does not replace it.
 _JOINED: Final = ("spark.driver.extraJavaOptions", "spark.sql.extensions", "spark.jars")
 
@@ -53,10 +60,16 @@ def session_properties(settings: SparkSettings, jars: Sequence[Path]) -> dict[st
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
+        **_RETAINED,
         **_meaning(),
     }
     if settings.is_local:
-        ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        ours |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            # the driver is the executor too; Spark's own 1g is short for a batch of wide rows
+            "spark.driver.memory": "2g",
+        }
     if settings.remote is None:
         ours["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
     else:

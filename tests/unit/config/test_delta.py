@@ -185,3 +185,10 @@ def test_the_example_for_delta_is_a_valid_file_that_leaves_the_password_to_libpq
     assert config.source.describe({}) == "postgres@localhost:5432/postgres"
     assert "password" not in config.source.parameters({})
     assert config.destination.describe() == f"delta {path.parent / 'lake'}"
+
+
+def test_a_batch_fills_longer_where_each_one_is_a_commit_unless_it_is_said(write: Write):
+    assert load_config(write(), environ={}).max_fill_s == 1.0
+    delta = write("destination: {type: delta, path: lake}")
+    assert load_config(delta, environ={}).max_fill_s == 5.0
+    assert load_config(delta, environ={"ETL__BATCH__MAX_FILL_MS": "0"}).max_fill_s == 0.0

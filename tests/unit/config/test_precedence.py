@@ -77,7 +77,7 @@ def test_lists_and_sections_from_variables_are_json(write: Write):
     config = load_config(write("batch: {max_fill_ms: 5}"), environ=environ)
 
     assert config.mode_of("public.orders") == "changelog"
-    assert (config.batch.max_bytes, config.batch.max_fill_ms) == (1024**2, 1000)
+    assert (config.batch.max_bytes, config.max_fill_s) == (1024**2, 1.0)
 
 
 def test_a_variable_that_is_not_the_json_it_should_be_is_named(write: Write):
