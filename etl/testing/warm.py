@@ -29,6 +29,7 @@ _PRELOADED = (
     "etl.app",
     "etl.cli.main",
     "etl.config.loader",
+    "etl.destinations.delta.destination",
     "etl.destinations.duckdb.destination",
     "etl.telemetry.logging",
     "psycopg",
