@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.delta.engines import ENGINES, Engine
 from benchmarks.delta.workload import Kind, Model, Sums
 
-_WARM_UPS, _WARM_UP_SIZE = 3, 1_000
+_WARM_UPS, _WARM_UP_SIZE = 10, 1_000
 _FEWEST = 3
 
 
@@ -31,13 +31,13 @@ class Worker:
         self._engine: Engine = ENGINES[engine]()
         self._base = directory / f"{self._engine.base_name}-{rows}"
 
-    def prepare(self) -> None:
-        """Make the table where no earlier worker did, and let the engine get warm."""
+    def prepare(self, seconds: float) -> None:
+        """Make the table where no earlier worker did, and let the engine get warm: a JVM compiles what it runs often."""
         if not self._base.exists():
             making = self._base.with_suffix(".making")
             self._engine.make(making, self._rows)
             making.rename(self._base)
-        for _ in self._writes(Kind.RECENT, _WARM_UP_SIZE, _WARM_UPS, seconds=1e9):
+        for _ in self._writes(Kind.RECENT, _WARM_UP_SIZE, _WARM_UPS, seconds):
             pass
 
     def measure(self, kind: Kind, size: int, batches: int, seconds: float) -> None:
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     given = parser.parse_args()
     worker = Worker(given.engine, given.directory, given.rows, given.recent)
-    worker.prepare()
+    worker.prepare(given.seconds)
     _say("ready")
     for size in map(int, given.sizes.split(",")):
         worker.measure(given.kind, size, given.batches, given.seconds)
