@@ -143,7 +143,8 @@ def _forget_dead_jvm(*, force: bool = False) -> None:
     if gateway is None:
         return
     process = getattr(gateway, "proc", None)
-    if not force and (process is None or process.poll() is None):
+    has_ended = process is not None and process.poll() is not None
+    if not (force or has_ended or _has_stopped()):
         return
     if process is not None and process.poll() is None:
         process.kill()
@@ -151,6 +152,17 @@ def _forget_dead_jvm(*, force: bool = False) -> None:
     gateway.shutdown_callback_server()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = None  # noqa: SLF001
+
+
+def _has_stopped() -> bool:
+    """Whether Spark stopped inside a JVM that still runs, as it does when it is out of memory."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context  # noqa: SLF001 -- no public way
+    try:
+        return context is not None and bool(context._jsc.sc().isStopped())  # noqa: SLF001
+    except Exception:  # noqa: BLE001 -- it does not answer
+        return True
 
 
 def _first_line(error: Exception) -> str:

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from etl.destinations.delta.append import append
 from etl.destinations.delta.shape import shaped
@@ -172,10 +174,16 @@ def _plain(column: pa.ChunkedArray) -> list[object]:
     if pa.types.is_floating(kind):
         return [_float(value) for value in column.to_pylist()]
     if pa.types.is_list(kind):
-        return [
-            None if value is None else repr(value) for value in column.cast(pa.list_(pa.string())).to_pylist()
-        ]
+        return _plain_lists(column)
     return list(column.to_pylist())
+
+
+def _plain_lists(column: pa.ChunkedArray) -> list[object]:
+    cells = iter(
+        _plain(pa.chunked_array([chunk.flatten() for chunk in column.chunks], column.type.value_type))
+    )
+    lengths = pc.list_value_length(column).to_pylist()
+    return [None if length is None else tuple(islice(cells, length)) for length in lengths]
 
 
 def _float(value: float | None) -> object:

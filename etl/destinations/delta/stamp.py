@@ -54,17 +54,24 @@ def read_history(newest_first: Iterable[str | None], pipeline_id: int, oid: int)
 
     A watermark alone is set without a transaction version, so one of an earlier run may come in late and stand on top.
     """
-    newest: tuple[int, str] | None = None
+    newest: tuple[int, Position] | None = None
     for text in newest_first:
         said = _ours(text, pipeline_id, oid)
         if said is None:
             continue
-        watermark, run = said.get("watermark"), said.get("run")
-        if isinstance(watermark, str) and isinstance(run, int) and (newest is None or run > newest[0]):
+        watermark, run = _position(said.get("watermark")), said.get("run")
+        if watermark is not None and isinstance(run, int) and (newest is None or run > newest[0]):
             newest = (run, watermark)
         if said.get("created"):
-            return History(Position.parse(newest[1]) if newest else None, is_complete=True)
-    return History(Position.parse(newest[1]) if newest else None, is_complete=newest is not None)
+            return History(newest[1] if newest else None, is_complete=True)
+    return History(newest[1] if newest else None, is_complete=newest is not None)
+
+
+def _position(text: object) -> Position | None:
+    try:
+        return Position.parse(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def _ours(text: str | None, pipeline_id: int, oid: int) -> dict[str, object] | None:
