@@ -19,7 +19,7 @@ SEED ?= $(shell date +%s)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test chaos chaos-delta lint format structure bench bench-delta lock clean
+.PHONY: help setup demo test chaos chaos-delta conformance lint format structure bench bench-delta lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ chaos: setup ## Kill the pipeline at random for long (KILLS=500 SEED=7 choose ho
 
 chaos-delta: setup ## Kill daemons and their JVMs at every point of a pipeline into Delta: an hour or so
 	@ETL_CHAOS_DELTA=1 $(PYTHON) -m pytest tests/chaos/delta $(PYTEST_ARGS)
+
+conformance: setup ## Put every destination through all cases of its suite (a slow destination takes long)
+	@ETL_THOROUGH=1 $(PYTEST) tests/conformance $(PYTEST_ARGS)
 
 lint: setup ## Check style, format, types and the direction of imports
 	@$(BIN)/ruff check .
