@@ -60,7 +60,7 @@ class Catalog:
                     hint="copy the table again",
                     table=table.name,
                 )
-            known = TableShape(table, self._places.table(table.name), actual.columns)
+            known = TableShape(table, actual.columns, self._places.table(table.name))
             self._shapes[table.oid] = known
         return known
 

@@ -70,7 +70,7 @@ class Catalog:
                     hint="copy the table again",
                     table=table.name,
                 )
-            known = self._shapes[table.oid] = TableShape(table, self.sql_name(table), actual.columns)
+            known = self._shapes[table.oid] = TableShape(table, actual.columns, self.sql_name(table))
         return known
 
     def describe(self, table: DestinationTable) -> ActualTable | None:

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 
-from etl.ddl.operations import ActualColumn
-from etl.destinations.base import DestinationTable
+from etl.destinations.columns import TableColumns
 from etl.destinations.duckdb.dialect import quote, same_name, type_of
 from etl.destinations.duckdb.session import Session
 from etl.errors import DestinationTableError
@@ -24,31 +22,12 @@ from etl.schema.table import ColumnSchema
 
 
 @dataclass(frozen=True)
-class TableShape:
-    """A table of this destination: `sql` is its quoted name, `columns` those of the source."""
+class TableShape(TableColumns):
+    """A table of this destination; `sql` is its quoted name."""
 
-    table: DestinationTable
     sql: str
-    columns: tuple[ActualColumn, ...]
 
-    @cached_property
-    def _by_attnum(self) -> dict[int, ActualColumn]:
-        return {column.attnum: column for column in self.columns if column.attnum is not None}
-
-    @cached_property
-    def _by_name(self) -> dict[str, ActualColumn]:
-        return {same_name(column.name): column for column in self.columns}
-
-    def column(self, source: ColumnSchema) -> ActualColumn:
-        """The column that `source` goes to. Raises `DestinationTableError` when there is none."""
-        found = self._by_attnum.get(source.attnum) or self._by_name.get(same_name(source.name))
-        if found is None:
-            raise DestinationTableError(
-                f"column {source.name!r} is not in the destination table",
-                hint="something else changed the table; copy it again",
-                table=self.table.name,
-            )
-        return found
+    same_name = staticmethod(same_name)
 
 
 @dataclass(frozen=True, slots=True)
