@@ -53,7 +53,7 @@ def main() -> None:
                     for cell in _measured(engine, kind, rows, sizes, given, directory):
                         cells.append(cell)
                         progress.update(task, advance=given.batches, description=_label(cell))
-                        progress.console.print(_line(cell), highlight=False)
+                        progress.console.print(_line(cell), highlight=False, soft_wrap=True)
     print_report(cells)
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps(summary(cells), indent=2) + "\n")
