@@ -98,11 +98,6 @@ class Housekeeping:
         self._set({self._owner_key: str(self._owner)})
         return self._owner
 
-    def check_versions(self) -> None:
-        """Refuse what a newer version wrote; a lake without our tables is fine. Raises `DestinationVersionError`."""
-        if self._session.schema(self._control) is not None:
-            self._check_versions(self._properties())
-
     def fence(self) -> None:
         """Raise `DestinationFencedError` when another run owns the pipeline's tables by now."""
         stored = _owner(self._properties().get(self._owner_key))
