@@ -45,11 +45,14 @@ class WarmProcess:
     def __init__(self, starter: WarmEtl, pid: int) -> None:
         self._starter = starter
         self.pid = pid
+        self.code: int | None = None
 
     @property
     def returncode(self) -> int | None:
         """The exit code, negative for a signal; None while it runs."""
-        return self._starter.code_of(self.pid)
+        if self.code is None:
+            self._starter.hear()
+        return self.code
 
     def poll(self) -> int | None:
         """As `returncode`."""
@@ -81,7 +84,8 @@ class WarmEtl:
         self._lock = threading.RLock()
         self._server: subprocess.Popen[bytes] | None = None
         self._unread = b""
-        self._codes: dict[int, int | None] = {}
+        # only those that run: the system gives a number out again once its process has ended
+        self._running: dict[int, WarmProcess] = {}
 
     def start(
         self, arguments: Sequence[str], *, environment: Mapping[str, str], out: Path | None, log: Path
@@ -94,24 +98,22 @@ class WarmEtl:
             "log": str(log),
         }
         with self._lock:
-            server = self._running()
+            server = self._serving()
             _stream(server.stdin).write(json.dumps(request).encode() + b"\n")
             _stream(server.stdin).flush()
             while "pid" not in (answer := self._receive(server)) or "code" in answer:
                 self._note(answer)
-            pid = int(answer["pid"])
-            self._codes.setdefault(pid, None)
-            return WarmProcess(self, pid)
+            process = self._running[answer["pid"]] = WarmProcess(self, answer["pid"])
+            return process
 
-    def code_of(self, pid: int) -> int | None:
-        """The exit code of a child, None while it runs."""
+    def hear(self) -> None:
+        """Note the exit codes of the children that have ended by now."""
         with self._lock:
-            server = self._running()
+            server = self._serving()
             with selectors.DefaultSelector() as selector:
                 selector.register(_stream(server.stdout), selectors.EVENT_READ)
-                while self._codes[pid] is None and (b"\n" in self._unread or selector.select(0)):
+                while b"\n" in self._unread or selector.select(0):
                     self._note(self._receive(server))
-            return self._codes[pid]
 
     def close(self) -> None:
         """End the warm process; children that still run are left alone."""
@@ -122,7 +124,7 @@ class WarmEtl:
                 server.wait()
                 _stream(server.stdout).close()
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _serving(self) -> subprocess.Popen[bytes]:
         if self._server is None:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "etl.testing.warm"],
@@ -144,7 +146,7 @@ class WarmEtl:
         return answer
 
     def _note(self, answer: Mapping[str, int]) -> None:
-        self._codes[answer["pid"]] = answer["code"]
+        self._running.pop(answer["pid"]).code = answer["code"]
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:
