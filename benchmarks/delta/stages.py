@@ -54,7 +54,7 @@ def watch(clock: StageClock) -> None:
         (Commits, "_claim", BOOKKEEPING),
     ):
         setattr(owner, name, _timed(clock, stage, getattr(owner, name)))
-    Session.staged = _timed_context(clock, HAND_OFF, Session.staged)  # type: ignore[method-assign, assignment]
+    Session.staged = _timed_context(clock, HAND_OFF, Session.staged)  # type: ignore[method-assign, assignment] # timed from outside
 
 
 def _timed(clock: StageClock, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:

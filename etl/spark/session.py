@@ -67,7 +67,7 @@ def _running(settings: SparkSettings) -> SparkSession:
     from pyspark.sql import SparkSession
 
     known = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001 -- no public way
-    if known is not None and SparkContext._active_spark_context is not None:  # noqa: SLF001
+    if known is not None and SparkContext._active_spark_context is not None:  # noqa: SLF001 -- no public way
         return known
     java = find_java(os.environ)
     properties = session_properties(settings, find_jars(jars_directory(os.environ)))
@@ -150,8 +150,8 @@ def _forget_dead_jvm(*, force: bool = False) -> None:
         process.kill()
     _log.warning("spark_jvm_gone")
     gateway.shutdown_callback_server()
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
-    SparkSession._instantiatedSession = None  # noqa: SLF001
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001 -- no public way
+    SparkSession._instantiatedSession = None  # noqa: SLF001 -- no public way
 
 
 def _has_stopped() -> bool:
@@ -160,7 +160,7 @@ def _has_stopped() -> bool:
 
     context = SparkContext._active_spark_context  # noqa: SLF001 -- no public way
     try:
-        return context is not None and bool(context._jsc.sc().isStopped())  # noqa: SLF001
+        return context is not None and bool(context._jsc.sc().isStopped())  # noqa: SLF001 -- no public way
     except Exception:  # noqa: BLE001 -- it does not answer
         return True
 

@@ -19,6 +19,22 @@ class HarnessError(AssertionError):
     """The pipeline under test did not do what the test waits for; says what the daemon printed."""
 
 
+def wait_until(
+    condition: Callable[[], bool],
+    what: str,
+    *,
+    check: Callable[[], None] = lambda: None,
+    said: Callable[[], str] = str,
+) -> None:
+    """Poll `condition` until it holds, `check` in between; `said` is what a vain wait shows."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        check()
+        if time.monotonic() > deadline:
+            raise HarnessError(f"waited {DEADLINE_S:.0f} s in vain for {what}:\n{said()}")
+        time.sleep(_POLL_S)
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A finished `etl` process. `out` is its standard output, `log` its standard error (JSON lines)."""
@@ -75,15 +91,14 @@ class Daemon:
         self, condition: Callable[[], bool], what: str = "the condition", *, alive: bool = True
     ) -> None:
         """Poll `condition` until it holds; the daemon must stay alive meanwhile unless `alive` is False."""
-        deadline = time.monotonic() + DEADLINE_S
-        while not condition():
+
+        def check() -> None:
             if alive and self.process.poll() is not None:
                 raise HarnessError(
                     f"the daemon ended ({self.process.returncode}) before {what}:\n{self.log[-4000:]}"
                 )
-            if time.monotonic() > deadline:
-                raise HarnessError(f"waited {DEADLINE_S:.0f} s in vain for {what}:\n{self.log[-4000:]}")
-            time.sleep(_POLL_S)
+
+        wait_until(condition, what, check=check, said=lambda: self.log[-4000:])
 
     def wait_for_log(self, event: str, times: int = 1) -> None:
         """Wait until the log has `event` that many times."""

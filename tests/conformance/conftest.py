@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if kit is DeltaKit:
             item.add_marker("spark")
             if not DeltaKit.thorough and len(callspec.params) > 1:
-                tables[f"{item.parent}::{item.originalname}"].append(item)  # type: ignore[attr-defined]
+                tables[f"{item.parent}::{item.originalname}"].append(item)  # type: ignore[attr-defined] # of pytest.Function
     # the rows in between: the first and the last stay
     left_out = [
         item

@@ -26,6 +26,7 @@ from etl.destinations.delta.shape import TableShape
 from etl.destinations.delta.stamp import Stamp
 from etl.destinations.delta.storage import Folder
 from etl.destinations.naming import split_name, tagged_attnum, tagged_comment
+from etl.destinations.refusals import key_without_values, refuse_columns, rows_without_key, table_gone
 from etl.errors import DestinationTableError
 from etl.schema.defaults import parse_default
 from etl.schema.table import ColumnSchema, ReplicatedTableSchema
@@ -55,11 +56,7 @@ class Catalog:
         if known is None:
             actual = self.describe(table)
             if actual is None:
-                raise DestinationTableError(
-                    "the destination table is gone, and its rows with it",
-                    hint="copy the table again",
-                    table=table.name,
-                )
+                raise table_gone(table.name)
             known = TableShape(table, actual.columns, self._places.table(table.name))
             self._shapes[table.oid] = known
         return known
@@ -88,41 +85,16 @@ class Catalog:
     def check_schema(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
         """Raise `DestinationTableError` for names that Delta, or a table already here, rules out."""
         self._check_name(table)
-        if not schema.columns:
-            raise DestinationTableError(
-                "no column of the table is replicated",
-                hint="a table without columns cannot be kept: publish at least one",
-                table=table.name,
-            )
-        seen = {name: f"the metadata column {name}" for name in self._reserved_columns(table)}
-        for column in schema.columns:
-            key = same_name(column.name)
-            if key in seen:
-                raise DestinationTableError(
-                    f"column {column.name!r} and {seen[key]} have one name in Spark, which ignores case",
-                    hint="rename one of the columns, or leave one out of the publication",
-                    table=table.name,
-                )
-            seen[key] = f"column {column.name!r}"
+        refuse_columns(table, schema, self._reserved_columns(table), same_name, "Spark")
 
     def check_existing_rows(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
         """Raise `DestinationTableError` when rows have no value for a key column."""
         actual = self.describe(table)
         if actual is None or table.mode is TableMode.CHANGELOG or not schema.key_columns:
             return
-        names = {column.attnum: column.name for column in actual.columns}
-        lacks = [
-            f"{quote(names[key.attnum])} IS NULL" if key.attnum in names else "true"
-            for key in schema.key_columns
-        ]
-        place = self._places.table(table.name).sql
-        if self._session.rows(f"SELECT 1 FROM {place} WHERE {' OR '.join(lacks)} LIMIT 1", table.name):
-            key = ", ".join(repr(column.name) for column in schema.key_columns)
-            raise DestinationTableError(
-                f"rows from before the key changed have no value for it here: {key}",
-                hint="copy the table again",
-                table=table.name,
-            )
+        place, lacking = self._places.table(table.name).sql, rows_without_key(actual, schema, quote)
+        if self._session.rows(f"SELECT 1 FROM {place} WHERE {lacking} LIMIT 1", table.name):
+            raise key_without_values(table, schema)
 
     def create(self, table: DestinationTable, schema: ReplicatedTableSchema, stamp: Stamp) -> None:
         """Create the table empty, or replace one of the same source table, whose history stays."""

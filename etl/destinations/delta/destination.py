@@ -76,8 +76,7 @@ class DeltaDestination(Destination):
     def open(self, pipeline_id: int, epoch: int) -> None:
         """Start Spark where it does not run yet, and take ownership."""
         self.close()
-        folder = self._staging_folder()
-        staging = Staging(folder, pipeline_id, f"{epoch}")
+        staging = Staging(self._staging_folder(), pipeline_id, epoch)
         staging.clean()
 
         def new_session() -> Session:
@@ -91,12 +90,7 @@ class DeltaDestination(Destination):
             housekeeping,
             Catalog(session, housekeeping, self._places, self._settings),
             Commits(session, housekeeping, self._places, pipeline_id),
-            Upkeep(
-                self._settings.maintenance,
-                self._places,
-                housekeeping,
-                new_session,
-            ),
+            Upkeep(self._settings.maintenance, self._places, housekeeping, new_session),
             Lanes(session, new_session, self._settings.parallel_tables),
         )
 

@@ -11,6 +11,7 @@ import re
 from enum import Enum, auto
 from typing import Final
 
+from etl.destinations.refusals import table_gone
 from etl.errors import (
     DestinationError,
     DestinationFullError,
@@ -114,9 +115,7 @@ def translated(error: Exception, place: str, table: str | None = None) -> Destin
             hint="it is tried again; see the log of Spark, and spark.conf for memory and time limits",
         )
     if failure is Failure.GONE and table is not None:
-        return DestinationTableError(
-            "the destination table is gone, and its rows with it", hint="copy the table again", table=table
-        )
+        return table_gone(table)
     if table is not None:
         return DestinationTableError(
             f"Delta refuses: {what}",

@@ -47,17 +47,13 @@ class Session:
 
         `table` is the destination table to blame for what is refused. Raises `DestinationError`.
         """
-        try:
+        with self._translating(table):
             return [tuple(row) for row in self._execute(sql)]
-        except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
-            raise self._translated(error, table) from None
 
     def arrow(self, sql: str, schema: pa.Schema, table: str | None = None) -> pa.Table:
         """Execute one statement and fetch all rows as columns of `schema`. Raises `DestinationError`."""
-        try:
+        with self._translating(table):
             return self._spark.sql(sql).toArrow().cast(schema)
-        except Exception as error:  # noqa: BLE001
-            raise self._translated(error, table) from None
 
     def schema(self, sql_name: str) -> StructType | None:
         """The columns of a table as Spark reads them, None when there is no such table."""
@@ -71,11 +67,9 @@ class Session:
     def user_metadata(self, sql_name: str, limit: int | None) -> list[str | None]:
         """What the commits of a table say about themselves, the newest first."""
         newest = "" if limit is None else f" LIMIT {limit:d}"
-        try:
+        with self._translating():
             history = self._spark.sql(f"DESCRIBE HISTORY {sql_name}{newest}")
             return [row[0] for row in history.select("userMetadata").collect()]
-        except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
-            raise self._translated(error, None) from None
 
     def commit(
         self,
@@ -105,10 +99,8 @@ class Session:
         view = f"etl_staged_{next(self._views)}"
         with self._staging.file(data) as path:
             fields = ", ".join(f"`{field.name}` {type_of(field.type)}" for field in data.schema)
-            try:
+            with self._translating():
                 self._spark.read.schema(fields).parquet(path).createOrReplaceTempView(view)
-            except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
-                raise self._translated(error, None) from None
             try:
                 yield view
             finally:
@@ -139,12 +131,12 @@ class Session:
                         self._spark.conf.unset(name)
 
     @contextmanager
-    def _translating(self) -> Iterator[None]:
-        """A JVM that is about to end may still look alive, and fail whatever it is asked."""
+    def _translating(self, table: str | None = None) -> Iterator[None]:
+        """Spark's errors as ours, whatever it is asked: a JVM that is about to end may still look alive."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
-            raise self._translated(error, None) from None
+            raise self._translated(error, table) from None
 
     def _translated(self, error: Exception, table: str | None) -> Exception:
         # what py4j says of a JVM that does not answer any more has many forms, that of a faulty call among them

@@ -61,12 +61,12 @@ class Folder:
 
 
 class Staging:
-    """Where batches of one run of a pipeline wait for Spark. Thread-safe."""
+    """Where batches of one epoch of a pipeline wait for Spark. Thread-safe."""
 
-    def __init__(self, folder: Folder, pipeline_id: int, run: str) -> None:
+    def __init__(self, folder: Folder, pipeline_id: int, epoch: int) -> None:
         self._folder = folder
         self._prefix = f"{pipeline_id}-"
-        self._name = f"{pipeline_id}-{run}"
+        self._name = f"{pipeline_id}-{epoch}"
         self._files = count()
 
     @property
@@ -75,7 +75,7 @@ class Staging:
         return self._folder.uri
 
     def clean(self) -> None:
-        """Delete what earlier runs of this pipeline left when they were killed."""
+        """Delete what earlier epochs of this pipeline left when they were killed."""
         with _storage_errors(self._folder.uri):
             self._folder.system.create_dir(self._folder.path, recursive=True)
             for found in self._folder.system.get_file_info(fs.FileSelector(self._folder.path)):

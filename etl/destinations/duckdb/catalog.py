@@ -29,6 +29,7 @@ from etl.destinations.duckdb.housekeeping import SCHEMA, Housekeeping
 from etl.destinations.duckdb.session import Row, Session
 from etl.destinations.duckdb.shape import TableShape
 from etl.destinations.naming import split_name, tagged_attnum, tagged_comment
+from etl.destinations.refusals import key_without_values, refuse_columns, rows_without_key, table_gone
 from etl.errors import DestinationTableError
 from etl.schema.defaults import parse_default
 from etl.schema.table import ColumnSchema, ReplicatedTableSchema
@@ -65,11 +66,7 @@ class Catalog:
         if known is None:
             actual = self.describe(table)
             if actual is None:
-                raise DestinationTableError(
-                    "the destination table is gone, and its rows with it",
-                    hint="copy the table again",
-                    table=table.name,
-                )
+                raise table_gone(table.name)
             known = self._shapes[table.oid] = TableShape(table, actual.columns, self.sql_name(table))
         return known
 
@@ -86,23 +83,8 @@ class Catalog:
     def check_schema(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
         """Raise `DestinationTableError` for names that DuckDB, or a table already here, rules out."""
         self._check_name(table)
-        if not schema.columns:
-            raise DestinationTableError(
-                "no column of the table is replicated",
-                hint="DuckDB has no tables without columns: publish at least one",
-                table=table.name,
-            )
         metadata = METADATA_COLUMNS if table.mode is TableMode.CHANGELOG else {}
-        seen = {name: f"the metadata column {name}" for name in metadata}
-        for column in schema.columns:
-            key = same_name(column.name)
-            if key in seen:
-                raise DestinationTableError(
-                    f"column {column.name!r} and {seen[key]} have one name in DuckDB, which ignores case",
-                    hint="rename one of the columns, or leave one out of the publication",
-                    table=table.name,
-                )
-            seen[key] = f"column {column.name!r}"
+        seen = refuse_columns(table, schema, metadata, same_name, "DuckDB")
         counted = table.mode is TableMode.MIRROR and not schema.key_columns and schema.old_image_is_full
         if counted and _ROW_NUMBER in seen:
             raise DestinationTableError(
@@ -116,18 +98,9 @@ class Catalog:
         actual = self.describe(table)
         if actual is None or table.mode is TableMode.CHANGELOG or not schema.key_columns:
             return
-        names = {column.attnum: column.name for column in actual.columns}
-        lacks = [
-            f"{quote(names[key.attnum])} IS NULL" if key.attnum in names else "true"
-            for key in schema.key_columns
-        ]
-        if self._session.rows(f"SELECT 1 FROM {self.sql_name(table)} WHERE {' OR '.join(lacks)} LIMIT 1"):
-            key = ", ".join(repr(column.name) for column in schema.key_columns)
-            raise DestinationTableError(
-                f"rows from before the key changed have no value for it here: {key}",
-                hint="copy the table again",
-                table=table.name,
-            )
+        lacking = rows_without_key(actual, schema, quote)
+        if self._session.rows(f"SELECT 1 FROM {self.sql_name(table)} WHERE {lacking} LIMIT 1"):
+            raise key_without_values(table, schema)
 
     def create(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
         """Create the table empty in place of an earlier one of the same source table."""

@@ -5,18 +5,16 @@ Each start is killed a little further on and so begins by recovering from the ki
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from itertools import count
 
 import pytest
 
 from etl.testing.harness import PipelineUnderTest
-from tests.chaos.test_schema_change_kills import SHAPES, TABLES, finished
+from tests.chaos.shapes import KILLED, SHAPES, TABLES, copy_and_change, finished
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
 
-KILLED = -signal.SIGKILL
 #: All there are but `ddl.after_step`, in the order in which a change passes them.
 PLACES = (
     "ddl.before_mark_applying",
@@ -29,23 +27,8 @@ PLACES = (
 
 @pytest.fixture
 def changed(pipeline: PipelineUnderTest) -> PipelineUnderTest:
-    """All shapes have been copied; then each happened to its table, between rows of the same transaction."""
-    for shape in SHAPES:
-        pipeline.sql(
-            f"CREATE TABLE {shape} (id int PRIMARY KEY, a text, b text, c text DEFAULT 'old')",
-            f"INSERT INTO {shape} VALUES (1, 'a1', 'b1', 'c1'), (2, 'a2', 'b2', 'c2')",
-        )
-    pipeline.publish(*SHAPES)
-    pipeline.once()
-    for shape, changes in SHAPES.items():
-        key = "key" if shape == "ten_mixed" else "id"
-        pipeline.transaction(
-            f"INSERT INTO {shape} VALUES (3, 'a3', 'b3', 'c3')",
-            f"UPDATE {shape} SET a = 'changed' WHERE id = 1",
-            *(f"ALTER TABLE {shape} {change}" for change in changes),
-            f"INSERT INTO {shape} ({key}) VALUES (4)",
-            f"UPDATE {shape} SET {key} = {key}",
-        )
+    """A pipeline that has all shapes before it."""
+    copy_and_change(pipeline)
     return pipeline
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import pytest
 
 from etl.spark.java import find_java
 from etl.testing.cluster import free_port
-from etl.testing.daemon import DEADLINE_S
+from etl.testing.daemon import wait_until
 from etl.testing.delta_reader import delta_settings
 from etl.testing.harness import PipelineUnderTest
 from etl.testing.postgres import Database
@@ -107,10 +106,11 @@ def daemon(name: str, *arguments: str, log: Path) -> Iterator[None]:
 
 def wait_for_workers(web: int, count: int) -> None:
     """Wait until the master answers, and has so many workers."""
-    deadline = time.monotonic() + DEADLINE_S
-    while (state := master_state(web)) is None or state["aliveworkers"] < count:
-        assert time.monotonic() < deadline, f"waited in vain for {count} workers: {state}"
-        time.sleep(0.1)
+    wait_until(
+        lambda: (state := master_state(web)) is not None and state["aliveworkers"] >= count,
+        f"{count} workers",
+        said=lambda: str(master_state(web)),
+    )
 
 
 def master_state(web: int) -> dict[str, Any] | None:

@@ -20,8 +20,8 @@ from etl.errors import (
 ROWS = pa.table({"c0": pa.array([1, None], pa.int64()), "c1": pa.array(["a", "b"])})
 
 
-def staging(directory: Path, pipeline_id: int = 1, run: str = "1") -> Staging:
-    return Staging(Folder.at(str(directory)), pipeline_id, run)
+def staging(directory: Path, pipeline_id: int = 1, epoch: int = 1) -> Staging:
+    return Staging(Folder.at(str(directory)), pipeline_id, epoch)
 
 
 def test_staged_rows_are_a_file_of_plain_parquet_while_they_are_needed(tmp_path: Path):
@@ -48,7 +48,7 @@ def test_two_batches_of_a_run_never_share_a_file(tmp_path: Path):
 def test_only_what_earlier_runs_of_the_same_pipeline_left_is_cleaned(tmp_path: Path):
     for name in ("1-1-0.parquet", "1-2-9.parquet", "11-1-0.parquet", "2-1-0.parquet", "note.txt"):
         (tmp_path / name).touch()
-    staging(tmp_path, pipeline_id=1, run="3").clean()
+    staging(tmp_path, pipeline_id=1, epoch=3).clean()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["11-1-0.parquet", "2-1-0.parquet", "note.txt"]
 
 
