@@ -23,9 +23,32 @@ class TableState(StrEnum):
     INIT = "init"
     DATA_SYNC = "data_sync"
     FINISHED_COPY = "finished_copy"
+    SYNC_WAIT = "sync_wait"
+    CATCHUP = "catchup"
     SYNC_DONE = "sync_done"
     READY = "ready"
+    PAUSED = "paused"
     ERRORED = "errored"
+
+
+#: The store refuses to record them: a restart finds the state before.
+NEVER_RECORDED = frozenset({TableState.SYNC_WAIT, TableState.CATCHUP})
+
+#: How the outcome of a request begins that was not carried out; the reason follows.
+REFUSED = "refused: "
+
+#: So many settled requests are kept, for those who ask late.
+KEPT_REQUESTS = 100
+
+
+class TableVerb(StrEnum):
+    """What a person may ask for a table (see `docs/how-to/life-of-a-table.md`)."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    RESYNC = "resync"
+    RETRY = "retry"
+    DROP = "drop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +56,9 @@ class TableStateRecord:
     """A table's present state.
 
     `sync_lsn` is the consistent point of its copy's snapshot: transactions that commit
-    below it are in the copy. `reason`, `solution` and `retry` are set for ERRORED.
+    below it are in the copy. `backlog` names the backlog on local disk that keeps the table's
+    later changes. `reason`, `solution` and `retry` are set for ERRORED, and for an error that is
+    retried by itself `retry_at`, with its time zone, and the `attempts` so far.
     """
 
     oid: int
@@ -42,7 +67,38 @@ class TableStateRecord:
     reason: str | None = None
     solution: str | None = None
     retry: RetryPolicy | None = None
+    backlog: str | None = None
+    retry_at: datetime | None = None
+    attempts: int = 0
     updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRecord:
+    """The ledger of a table's copy: which of its ranges, numbered 0 … `ranges` - 1, are durable at the destination.
+
+    All of them are read under `snapshot`, as of `consistent_point`. `note` tells people why a copy started over.
+    """
+
+    oid: int
+    snapshot: str
+    consistent_point: Lsn
+    ranges: int
+    finished: frozenset[int] = frozenset()
+    rows: int = 0
+    started_at: datetime | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRequest:
+    """What somebody asked for a table. `outcome` says for people what became of it, None while it waits."""
+
+    id: int
+    oid: int
+    verb: TableVerb
+    requested_at: datetime
+    outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +128,9 @@ class PipelineOwner:
 class StateStore(ABC):
     """One pipeline's state. Raises `StoreUnavailableError`, `StoreError`, `PipelineActiveError` only.
 
-    Several threads may share a store. Anyone may read; only who has acquired the pipeline writes, and a write of
-    somebody whose pipeline was acquired by another since raises `PipelineActiveError` and changes nothing. What a write
-    returns from is durable.
+    Several threads may share a store. Anyone may read, and `request`; only who has acquired the pipeline writes, and a
+    write of somebody whose pipeline was acquired by another since raises `PipelineActiveError` and changes nothing. What
+    a write returns from is durable.
     """
 
     @abstractmethod
@@ -103,6 +159,7 @@ class StateStore(ABC):
         """Record a state; the earlier one stays in the history.
 
         The present state once more only renews its time. `updated_at` is the store's to say, whatever `record` holds.
+        Raises `StoreError` for a state of `NEVER_RECORDED`.
         """
 
     @abstractmethod
@@ -134,6 +191,45 @@ class StateStore(ABC):
         """Upsert a table's destination metadata."""
 
     @abstractmethod
+    def copies(self) -> Mapping[int, CopyRecord]:
+        """The ledger of every copy that began and has not ended, per table oid."""
+
+    @abstractmethod
+    def begin_copy(self, record: CopyRecord) -> None:
+        """Open the ledger of a copy in place of the table's last one. `started_at` is the store's to say."""
+
+    @abstractmethod
+    def finish_range(self, oid: int, number: int, rows: int) -> None:
+        """Note that a range of `rows` rows is durable. One that was noted before, or of no open copy, changes nothing."""
+
+    @abstractmethod
+    def end_copy(self, oid: int) -> None:
+        """Close the ledger of a copy; idempotent."""
+
+    @abstractmethod
+    def request(self, oid: int, verb: TableVerb) -> int:
+        """Ask the pipeline to do something with a table; the request's id. Needs no `acquire`.
+
+        What was last asked for the table, and waits still, is not asked twice. Raises `StoreError` when the pipeline
+        never ran.
+        """
+
+    @abstractmethod
+    def requests(self) -> list[TableRequest]:
+        """The requests that wait, oldest first."""
+
+    @abstractmethod
+    def request_outcome(self, request_id: int) -> str | None:
+        """What became of a request; None while it waits, or when it is forgotten."""
+
+    @abstractmethod
+    def settle_request(self, request_id: int, outcome: str) -> None:
+        """Say what became of a request, `REFUSED` and the reason when nothing did; the first outcome stays.
+
+        Of the settled requests the last `KEPT_REQUESTS` are kept.
+        """
+
+    @abstractmethod
     def progress(self) -> Lsn | None:
         """The durable flush LSN of the stream, None before the first."""
 
@@ -143,15 +239,22 @@ class StateStore(ABC):
 
     @abstractmethod
     def prepare_for_copy(self, oid: int) -> None:
-        """Atomically delete a table's destination metadata and schema versions; its state stays."""
+        """Atomically delete a table's destination metadata, schema versions and copy; its state stays."""
 
     @abstractmethod
     def reset_progress(self) -> None:
         """Forget the stream's progress (before a new slot is created, so that it cannot skip data)."""
 
     @abstractmethod
+    def forget_table(self, oid: int) -> None:
+        """Forget a table that left the publication: state, schema versions and copy.
+
+        Its destination metadata stays, for the destination keeps the table.
+        """
+
+    @abstractmethod
     def delete_table(self, oid: int) -> None:
-        """Forget a table that left the publication; destination data is not touched."""
+        """Forget a table altogether, but for requests; destination data is not touched."""
 
     @abstractmethod
     def destroy(self) -> None:

@@ -13,22 +13,44 @@ from datetime import UTC, datetime
 
 from etl.lsn import Lsn, SnapshotId
 from etl.schema.table import TableSchema
-from etl.store.base import DestinationRecord, PipelineOwner, StateStore, TableStateRecord
-from etl.store.rules import active_error, checked_schema, closed, destroyed, not_acquired, storable
+from etl.store.base import (
+    KEPT_REQUESTS,
+    CopyRecord,
+    DestinationRecord,
+    PipelineOwner,
+    StateStore,
+    TableRequest,
+    TableStateRecord,
+    TableVerb,
+)
+from etl.store.rules import (
+    active_error,
+    checked_schema,
+    closed,
+    destroyed,
+    never_ran,
+    not_acquired,
+    storable,
+    storable_copy,
+    storable_text,
+)
 
 
 @dataclass(slots=True)
 class _Pipeline:
-    """What one pipeline remembers. `history` ends with the present state."""
+    """What one pipeline remembers. `history` ends with the present state, `settled` with the last request."""
 
     epoch: int = 0
     history: dict[int, list[TableStateRecord]] = field(default_factory=dict)
     schemas: dict[tuple[int, SnapshotId], TableSchema] = field(default_factory=dict)
     destinations: dict[int, DestinationRecord] = field(default_factory=dict)
+    copies: dict[int, CopyRecord] = field(default_factory=dict)
+    requests: dict[int, TableRequest] = field(default_factory=dict)
+    settled: dict[int, str] = field(default_factory=dict)
     progress: Lsn | None = None
 
-    def forget_destination(self, oid: int) -> None:
-        self.destinations.pop(oid, None)
+    def forget_copied(self, oid: int) -> None:
+        self.copies.pop(oid, None)
         for key in [key for key in self.schemas if key[0] == oid]:
             del self.schemas[key]
 
@@ -39,6 +61,7 @@ class MemoryDatabase:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.last_epoch = 0
+        self.last_request = 0
         self.pipelines: dict[int, _Pipeline] = {}
         self.holders: dict[int, MemoryStore] = {}
 
@@ -156,18 +179,82 @@ class MemoryStore(StateStore):
         with self._writing() as pipeline:
             pipeline.destinations[record.oid] = record
 
+    # --- copies and requests ----------------------------------------------------------------------------------
+
+    def copies(self) -> Mapping[int, CopyRecord]:
+        """The ledger of every open copy per table oid."""
+        with self._reading() as pipeline:
+            return dict(pipeline.copies)
+
+    def begin_copy(self, record: CopyRecord) -> None:
+        """Open the ledger of a copy in place of the table's last one."""
+        record = storable_copy(record)
+        with self._writing() as pipeline:
+            pipeline.copies[record.oid] = replace(record, started_at=datetime.now(UTC))
+
+    def finish_range(self, oid: int, number: int, rows: int) -> None:
+        """Note that a range of `rows` rows is durable."""
+        with self._writing() as pipeline:
+            copy = pipeline.copies.get(oid)
+            if copy is not None and number not in copy.finished:
+                pipeline.copies[oid] = replace(copy, finished=copy.finished | {number}, rows=copy.rows + rows)
+
+    def end_copy(self, oid: int) -> None:
+        """Close the ledger of a copy; idempotent."""
+        with self._writing() as pipeline:
+            pipeline.copies.pop(oid, None)
+
+    def request(self, oid: int, verb: TableVerb) -> int:
+        """Ask the pipeline to do something with a table; the request's id."""
+        with self._reading() as pipeline:
+            if not pipeline.epoch:
+                raise never_ran(self._pipeline_id)
+            last = [request for request in pipeline.requests.values() if request.oid == oid][-1:]
+            if last and last[0].verb is verb:
+                return last[0].id
+            self._database.last_request += 1
+            request = TableRequest(self._database.last_request, oid, verb, datetime.now(UTC))
+            pipeline.requests[request.id] = request
+            return request.id
+
+    def requests(self) -> list[TableRequest]:
+        """The requests that wait, oldest first."""
+        with self._reading() as pipeline:
+            return list(pipeline.requests.values())
+
+    def request_outcome(self, request_id: int) -> str | None:
+        """What became of a request; None while it waits."""
+        with self._reading() as pipeline:
+            return pipeline.settled.get(request_id)
+
+    def settle_request(self, request_id: int, outcome: str) -> None:
+        """Say what became of a request, and forget old ones."""
+        with self._writing() as pipeline:
+            if pipeline.requests.pop(request_id, None) is not None:
+                pipeline.settled[request_id] = storable_text(outcome)
+            for old in list(pipeline.settled)[:-KEPT_REQUESTS]:
+                del pipeline.settled[old]
+
     # --- life cycle of a table and of the pipeline ------------------------------------------------------------
 
     def prepare_for_copy(self, oid: int) -> None:
-        """Atomically delete a table's destination metadata and schema versions."""
+        """Atomically delete a table's destination metadata, schema versions and copy."""
         with self._writing() as pipeline:
-            pipeline.forget_destination(oid)
+            pipeline.forget_copied(oid)
+            pipeline.destinations.pop(oid, None)
+
+    def forget_table(self, oid: int) -> None:
+        """Forget a table that left the publication, but for its destination metadata."""
+        with self._writing() as pipeline:
+            pipeline.forget_copied(oid)
+            pipeline.history.pop(oid, None)
 
     def delete_table(self, oid: int) -> None:
-        """Forget a table that left the publication."""
+        """Forget a table altogether."""
         with self._writing() as pipeline:
-            pipeline.forget_destination(oid)
+            pipeline.forget_copied(oid)
             pipeline.history.pop(oid, None)
+            pipeline.destinations.pop(oid, None)
 
     def destroy(self) -> None:
         """Delete all state of this pipeline."""

@@ -9,15 +9,34 @@ from typing import TypeVar
 from etl.errors import PipelineActiveError
 from etl.lsn import Lsn, SnapshotId
 from etl.schema.table import TableSchema
-from etl.store import destination_rows, migrations, ownership, schema_rows, state_rows
-from etl.store.base import DestinationRecord, PipelineOwner, StateStore, TableStateRecord
+from etl.store import (
+    copy_rows,
+    destination_rows,
+    migrations,
+    ownership,
+    request_rows,
+    schema_rows,
+    state_rows,
+)
+from etl.store.base import (
+    CopyRecord,
+    DestinationRecord,
+    PipelineOwner,
+    StateStore,
+    TableRequest,
+    TableStateRecord,
+    TableVerb,
+)
 from etl.store.connection import Connection, Conninfo, StoreSession
-from etl.store.rules import checked_schema, closed, not_acquired, storable
+from etl.store.rules import checked_schema, closed, not_acquired, storable, storable_copy
 
 T = TypeVar("T")
 
 _APPLICATION_NAME = "supabase_etl_replicator_store:{}"
 _DELETE_PIPELINE = "DELETE FROM etl.pipelines WHERE pipeline_id = %s"
+
+#: What begins anew with a copy.
+_COPIED = (schema_rows.delete_schemas, copy_rows.delete_copy)
 
 
 class PostgresStore(StateStore):
@@ -117,20 +136,64 @@ class PostgresStore(StateStore):
         """Upsert a table's destination metadata."""
         self._write(lambda connection, pipeline: destination_rows.save_record(connection, pipeline, record))
 
+    # --- copies and requests ----------------------------------------------------------------------------------
+
+    def copies(self) -> Mapping[int, CopyRecord]:
+        """The ledger of every open copy per table oid."""
+        return self._read(copy_rows.load_copies)
+
+    def begin_copy(self, record: CopyRecord) -> None:
+        """Open the ledger of a copy in place of the table's last one."""
+        record = storable_copy(record)
+        self._write(lambda connection, pipeline: copy_rows.begin_copy(connection, pipeline, record))
+
+    def finish_range(self, oid: int, number: int, rows: int) -> None:
+        """Note that a range of `rows` rows is durable."""
+        self._write(
+            lambda connection, pipeline: copy_rows.finish_range(connection, pipeline, oid, number, rows)
+        )
+
+    def end_copy(self, oid: int) -> None:
+        """Close the ledger of a copy; idempotent."""
+        self._write(lambda connection, pipeline: copy_rows.delete_copy(connection, pipeline, oid))
+
+    def request(self, oid: int, verb: TableVerb) -> int:
+        """Ask the pipeline to do something with a table; the request's id."""
+        return self._read(
+            lambda connection, pipeline: request_rows.add_request(connection, pipeline, oid, verb)
+        )
+
+    def requests(self) -> list[TableRequest]:
+        """The requests that wait, oldest first."""
+        return self._read(request_rows.load_requests)
+
+    def request_outcome(self, request_id: int) -> str | None:
+        """What became of a request; None while it waits."""
+        return self._read(
+            lambda connection, pipeline: request_rows.load_outcome(connection, pipeline, request_id)
+        )
+
+    def settle_request(self, request_id: int, outcome: str) -> None:
+        """Say what became of a request, and forget old ones."""
+        self._write(
+            lambda connection, pipeline: request_rows.settle_request(
+                connection, pipeline, request_id, outcome
+            )
+        )
+
     # --- life cycle of a table and of the pipeline ------------------------------------------------------------
 
     def prepare_for_copy(self, oid: int) -> None:
-        """Atomically delete a table's destination metadata and schema versions."""
-        self._write(lambda connection, pipeline: _forget_destination(connection, pipeline, oid))
+        """Atomically delete a table's destination metadata, schema versions and copy."""
+        self._delete(oid, destination_rows.delete_record, *_COPIED)
+
+    def forget_table(self, oid: int) -> None:
+        """Forget a table that left the publication, but for its destination metadata."""
+        self._delete(oid, state_rows.delete_states, *_COPIED)
 
     def delete_table(self, oid: int) -> None:
-        """Forget a table that left the publication."""
-
-        def delete(connection: Connection, pipeline: int) -> None:
-            _forget_destination(connection, pipeline, oid)
-            state_rows.delete_states(connection, pipeline, oid)
-
-        self._write(delete)
+        """Forget a table altogether."""
+        self._delete(oid, state_rows.delete_states, destination_rows.delete_record, *_COPIED)
 
     def destroy(self) -> None:
         """Delete all state of this pipeline."""
@@ -139,6 +202,7 @@ class PostgresStore(StateStore):
     # --- how all of them run ----------------------------------------------------------------------------------
 
     def _read(self, work: Callable[[Connection, int], T]) -> T:
+        """Run `work` in a transaction; it is one that anybody may do."""
         with self._guard:
             if self._closed:
                 raise closed(self._pipeline_id)
@@ -160,6 +224,15 @@ class PostgresStore(StateStore):
 
             return self._session.run(fenced)
 
+    def _delete(self, oid: int, *deletions: Callable[[Connection, int, int], None]) -> None:
+        """Run all `deletions` of a table in one transaction."""
+
+        def delete(connection: Connection, pipeline: int) -> None:
+            for deletion in deletions:
+                deletion(connection, pipeline, oid)
+
+        self._write(delete)
+
     def _take_lock(self) -> None:
         """Take the lock, unless it is held already; it is lost when its connection breaks."""
         if not self._lock.take():
@@ -167,8 +240,3 @@ class PostgresStore(StateStore):
 
     def _active(self) -> PipelineActiveError:
         return self._session.run(lambda connection: ownership.pipeline_active(connection, self._pipeline_id))
-
-
-def _forget_destination(connection: Connection, pipeline_id: int, oid: int) -> None:
-    destination_rows.delete_record(connection, pipeline_id, oid)
-    schema_rows.delete_schemas(connection, pipeline_id, oid)

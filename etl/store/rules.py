@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from etl.errors import PipelineActiveError, StoreError
 from etl.schema.table import TableSchema
-from etl.store.base import TableStateRecord
+from etl.store.base import NEVER_RECORDED, CopyRecord, TableStateRecord
 
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -31,13 +31,36 @@ def checked_schema(schema: TableSchema) -> TableSchema:
 
 
 def storable(record: TableStateRecord) -> TableStateRecord:
-    """The record with texts any database takes: an error must be recorded whatever its message holds."""
+    """The record with texts any database takes: an error must be recorded whatever its message holds.
+
+    Raises `StoreError` for a state that lives in memory only.
+    """
+    if record.state in NEVER_RECORDED:
+        raise StoreError(
+            f"state {record.state} of the table with oid {record.oid} is not one to record",
+            hint="report this; nothing was stored",
+        )
     return replace(
         record,
-        reason=None if record.reason is None else _printable(record.reason),
-        solution=None if record.solution is None else _printable(record.solution),
+        reason=None if record.reason is None else storable_text(record.reason),
+        solution=None if record.solution is None else storable_text(record.solution),
         updated_at=None,
     )
+
+
+def storable_copy(record: CopyRecord) -> CopyRecord:
+    """The record with texts any database takes."""
+    return replace(
+        record,
+        snapshot=storable_text(record.snapshot),
+        note=storable_text(record.note),
+        started_at=None,
+    )
+
+
+def storable_text(text: str) -> str:
+    """The text with what no database takes replaced."""
+    return "".join("\ufffd" if c == "\0" or ord(c) in _SURROGATES else c for c in text)
 
 
 def active_error(pipeline_id: int, holder: str) -> PipelineActiveError:
@@ -69,5 +92,9 @@ def destroyed(pipeline_id: int) -> StoreError:
     )
 
 
-def _printable(text: str) -> str:
-    return "".join("\ufffd" if c == "\0" or ord(c) in _SURROGATES else c for c in text)
+def never_ran(pipeline_id: int) -> StoreError:
+    """The error of asking something of a pipeline that has no state."""
+    return StoreError(
+        f"pipeline {pipeline_id} has not run yet, so it has no tables",
+        hint="start it with `etl replicate`, or check the pipeline's id",
+    )

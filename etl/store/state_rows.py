@@ -93,12 +93,15 @@ def _metadata(record: TableStateRecord) -> dict[str, object]:
         "reason": record.reason,
         "solution": record.solution,
         "retry_policy": None if record.retry is None else {"type": record.retry.value},
+        "backlog": record.backlog,
+        "retry_at": None if record.retry_at is None else record.retry_at.isoformat(),
+        "attempts": record.attempts or None,
     }
     return {key: value for key, value in given.items() if value is not None}
 
 
 def _record(oid: int, state: str, metadata: Mapping[str, Any], updated_at: datetime) -> TableStateRecord:
-    lsn, policy = metadata.get("lsn"), metadata.get("retry_policy")
+    lsn, policy, retry_at = (metadata.get(key) for key in ("lsn", "retry_policy", "retry_at"))
     return TableStateRecord(
         oid,
         TableState(state),
@@ -106,5 +109,8 @@ def _record(oid: int, state: str, metadata: Mapping[str, Any], updated_at: datet
         reason=metadata.get("reason"),
         solution=metadata.get("solution"),
         retry=None if policy is None else RetryPolicy(policy["type"]),
+        backlog=metadata.get("backlog"),
+        retry_at=None if retry_at is None else datetime.fromisoformat(retry_at),
+        attempts=metadata.get("attempts", 0),
         updated_at=updated_at,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from etl.lsn import Lsn, SnapshotId
 from etl.schema.table import ColumnSchema, ReplicaIdentity, TableSchema
-from etl.store.base import DestinationRecord, StateStore, TableState, TableStateRecord
+from etl.store.base import CopyRecord, DestinationRecord, StateStore, TableState, TableStateRecord, TableVerb
 
 OID = 16_384
 HIGHEST_OID = 2**32 - 1
@@ -29,6 +31,13 @@ ODD_NAMES = (
 )
 
 
+class StoreOpener(Protocol):
+    """Opens one more store over the test's database."""
+
+    def __call__(self, pipeline_id: int = 1) -> StateStore:
+        """A store that has not acquired its pipeline yet."""
+
+
 def snapshot(commit: int, message: int = 0) -> SnapshotId:
     """A version key."""
     return SnapshotId(Lsn(commit), Lsn(message))
@@ -44,6 +53,16 @@ def metadata(oid: int = OID, at: SnapshotId = SnapshotId.COPY, **changed: object
     """Destination metadata of an applied table of two columns."""
     record = DestinationRecord(oid, "public.users", "mirror", "applied", at, (True, True), (True, False))
     return replace(record, **changed)  # type: ignore[arg-type]
+
+
+def copy(oid: int = OID, ranges: int = 4, note: str = "") -> CopyRecord:
+    """The ledger of a copy that has just begun."""
+    return CopyRecord(oid, "00000003-0000001B-1", Lsn(90), ranges, note=note)
+
+
+def open_copies(store: StateStore) -> Mapping[int, CopyRecord]:
+    """The ledgers of open copies, but for times."""
+    return {oid: replace(record, started_at=None) for oid, record in store.copies().items()}
 
 
 EXACT_SCHEMAS = {
@@ -95,9 +114,11 @@ PRUNING = {
 
 
 def fill(store: StateStore) -> None:
-    """Two tables with a state, a schema version and destination metadata each, and progress."""
+    """Two tables with a state, a schema version, destination metadata, a copy and a request each, and progress."""
     for oid in (OID, OID + 1):
         store.set_table_state(TableStateRecord(oid, TableState.READY))
         store.save_schema(table("id", "name", oid=oid))
         store.save_destination_record(metadata(oid))
+        store.begin_copy(copy(oid))
+        store.request(oid, TableVerb.RESYNC)
     store.save_progress(Lsn(100))

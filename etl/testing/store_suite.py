@@ -5,7 +5,6 @@ over the test's database, which is empty at first, and closed at the end.
 """
 
 # a rule's name is its specification
-# ruff: noqa: D102
 
 from __future__ import annotations
 
@@ -14,34 +13,36 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Protocol
+from datetime import UTC, datetime
 
 import pytest
 
 from etl.errors import PipelineActiveError, RetryPolicy, StoreError
-from etl.lsn import Lsn, SnapshotId
-from etl.schema.table import ColumnSchema, ReplicaIdentity, TableSchema
-from etl.store.base import DestinationRecord, PipelineOwner, StateStore, TableState, TableStateRecord
+from etl.lsn import Lsn
+from etl.store.base import (
+    NEVER_RECORDED,
+    PipelineOwner,
+    StateStore,
+    TableState,
+    TableStateRecord,
+)
+from etl.testing.store_copy_rules import CopyRules, RequestRules
 from etl.testing.store_samples import (
-    EXACT_SCHEMAS,
     HIGHEST_LSN,
     HIGHEST_OID,
     ODD_NAMES,
     OID,
-    PRUNING,
+    StoreOpener,
+    copy,
     fill,
     metadata,
+    open_copies,
     snapshot,
     table,
 )
+from etl.testing.store_schema_rules import DestinationRules, SchemaRules
 
-
-class StoreOpener(Protocol):
-    """Opens one more store over the test's database."""
-
-    def __call__(self, pipeline_id: int = 1) -> StateStore:
-        """A store that has not acquired its pipeline yet."""
-
+__all__ = ["StoreOpener", "StoreSuite"]
 
 WRITES: dict[str, Callable[[StateStore], object]] = {
     "set_table_state": lambda store: store.set_table_state(TableStateRecord(OID, TableState.INIT)),
@@ -49,11 +50,19 @@ WRITES: dict[str, Callable[[StateStore], object]] = {
     "prune_schemas": lambda store: store.prune_schemas(OID, snapshot(1)),
     "save_destination_record": lambda store: store.save_destination_record(metadata()),
     "save_progress": lambda store: store.save_progress(Lsn(1)),
+    "begin_copy": lambda store: store.begin_copy(copy()),
+    "finish_range": lambda store: store.finish_range(OID, 3, 10),
+    "end_copy": lambda store: store.end_copy(OID),
+    "settle_request": lambda store: [
+        store.settle_request(request.id, "done") for request in store.requests()
+    ],
     "prepare_for_copy": lambda store: store.prepare_for_copy(OID),
     "reset_progress": lambda store: store.reset_progress(),
+    "forget_table": lambda store: store.forget_table(OID),
     "delete_table": lambda store: store.delete_table(OID),
     "destroy": lambda store: store.destroy(),
 }
+LATER = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 each_write = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 each_write_but_the_last = pytest.mark.parametrize(
     "write", list(WRITES.values())[:-1], ids=list(WRITES.keys())[:-1]
@@ -61,13 +70,20 @@ each_write_but_the_last = pytest.mark.parametrize(
 
 
 #: The contents of a pipeline that never ran.
-NOTHING: tuple[object, ...] = ({}, [], {}, None)
+NOTHING: tuple[object, ...] = ({}, [], {}, None, {}, [])
 
 
 def contents(store: StateStore) -> tuple[object, ...]:
     """Everything a store remembers, but for times."""
     states = {oid: replace(record, updated_at=None) for oid, record in store.table_states().items()}
-    return states, store.schemas(), dict(store.destination_records()), store.progress()
+    return (
+        states,
+        store.schemas(),
+        dict(store.destination_records()),
+        store.progress(),
+        open_copies(store),
+        [(request.id, request.oid, request.verb) for request in store.requests()],
+    )
 
 
 class OwnershipRules:
@@ -212,15 +228,29 @@ class TableStateRules:
 
     @pytest.mark.parametrize(
         "record",
-        [TableStateRecord(HIGHEST_OID, state, sync_lsn=HIGHEST_LSN) for state in TableState]
+        [
+            TableStateRecord(HIGHEST_OID, state, sync_lsn=HIGHEST_LSN)
+            for state in TableState
+            if state not in NEVER_RECORDED
+        ]
         + [TableStateRecord(OID, TableState.ERRORED, Lsn(0), "", "", policy) for policy in RetryPolicy]
-        + [TableStateRecord(OID, TableState.ERRORED, reason=name, solution=name) for name in ODD_NAMES],
+        + [TableStateRecord(OID, TableState.ERRORED, reason=name, solution=name) for name in ODD_NAMES]
+        + [TableStateRecord(OID, TableState.PAUSED, Lsn(7), backlog=name) for name in ODD_NAMES]
+        + [TableStateRecord(OID, TableState.ERRORED, retry_at=LATER, attempts=3, retry=RetryPolicy.TIMED)],
         ids=repr,
     )
     def test_a_state_is_kept_whole(self, store: StateStore, record: TableStateRecord) -> None:
         store.set_table_state(record)
         for kept in (store.table_states()[record.oid], *store.table_state_history(record.oid)):
             assert replace(kept, updated_at=None) == record
+
+    @pytest.mark.parametrize("state", sorted(NEVER_RECORDED))
+    def test_a_state_that_a_restart_cannot_find_is_not_recorded(
+        self, store: StateStore, state: TableState
+    ) -> None:
+        with pytest.raises(StoreError, match=f"state {state} of the table with oid {OID}"):
+            store.set_table_state(TableStateRecord(OID, state))
+        assert not store.table_states()
 
     def test_a_state_carries_the_time_it_was_recorded(self, store: StateStore) -> None:
         store.set_table_state(TableStateRecord(OID, TableState.INIT))
@@ -245,119 +275,6 @@ class TableStateRules:
         store.set_table_state(TableStateRecord(OID, TableState.ERRORED, reason=text, solution=text))
         kept = store.table_states()[OID]
         assert (kept.reason, kept.solution) == ("a\ufffdb", "a\ufffdb")
-
-
-class SchemaRules:
-    """Schema versions."""
-
-    @pytest.mark.parametrize("schema", EXACT_SCHEMAS.values(), ids=EXACT_SCHEMAS.keys())
-    def test_schemas_round_trip_exactly(self, store: StateStore, schema: TableSchema) -> None:
-        store.save_schema(schema)
-        assert store.schemas() == [schema]
-        assert store.schemas(schema.oid) == [schema]
-
-    def test_versions_come_by_table_and_ascending_snapshot(self, store: StateStore) -> None:
-        keys = [snapshot(0), snapshot(2, 2**40), snapshot(2**40, 1), snapshot(2**40, 2), snapshot(2**63, 0)]
-        expected = [table("a", oid=oid, at=key) for oid in (OID, HIGHEST_OID) for key in keys]
-        for schema in reversed(expected):
-            store.save_schema(schema)
-        assert store.schemas() == expected
-        assert store.schemas(OID) == expected[: len(keys)]
-        assert store.schemas(OID + 1) == []
-
-    def test_the_same_version_again_replaces_it(self, store: StateStore) -> None:
-        store.save_schema(table("a", "b", "c"))
-        again = replace(table("b"), schema="other", name="moved", identity=ReplicaIdentity.FULL, max_attnum=9)
-        store.save_schema(again)
-        assert store.schemas() == [again]
-
-    @pytest.mark.parametrize(
-        "columns",
-        [
-            (ColumnSchema("a", 2, 25), ColumnSchema("b", 1, 25)),
-            (ColumnSchema("a", 1, 25), ColumnSchema("b", 1, 25)),
-            (ColumnSchema("a", 1, 25), ColumnSchema("a", 2, 25)),
-        ],
-        ids=["out of order", "one attnum twice", "one name twice"],
-    )
-    def test_a_schema_no_table_can_have_is_refused(
-        self, store: StateStore, columns: tuple[ColumnSchema, ...]
-    ) -> None:
-        with pytest.raises(StoreError, match=r"public\.users"):
-            store.save_schema(replace(table(), columns=columns))
-        assert store.schemas() == []
-
-    @pytest.mark.parametrize(("versions", "below", "record", "kept"), PRUNING.values(), ids=PRUNING.keys())
-    def test_pruning_keeps_what_a_replay_or_an_unfinished_change_needs(
-        self,
-        store: StateStore,
-        versions: list[int],
-        below: int,
-        record: DestinationRecord | None,
-        kept: list[int],
-    ) -> None:
-        for version in versions:
-            store.save_schema(table("a", at=snapshot(version)))
-            store.save_schema(table("a", oid=OID + 1, at=snapshot(version)))
-        if record is not None:
-            store.save_destination_record(record)
-        assert store.prune_schemas(OID, snapshot(below)) == len(versions) - len(kept)
-        assert [schema.snapshot_id.commit_lsn for schema in store.schemas(OID)] == kept
-        assert len(store.schemas(OID + 1)) == len(versions)
-
-    def test_pruning_looks_at_both_parts_of_a_snapshot_id(self, store: StateStore) -> None:
-        for message in (1, 2, 3):
-            store.save_schema(table("a", at=snapshot(10, message)))
-        assert store.prune_schemas(OID, snapshot(10, 2)) == 1
-        assert [schema.snapshot_id for schema in store.schemas()] == [snapshot(10, 2), snapshot(10, 3)]
-
-    def test_pruning_an_unknown_table_drops_nothing(self, store: StateStore) -> None:
-        assert store.prune_schemas(OID, snapshot(1)) == 0
-
-
-class DestinationRules:
-    """Destination metadata."""
-
-    @pytest.mark.parametrize(
-        "record",
-        [
-            metadata(),
-            metadata(HIGHEST_OID, status="creating", mode="changelog", replication_mask=(), identity_mask=()),
-            metadata(at=SnapshotId(HIGHEST_LSN, HIGHEST_LSN), replication_mask=(True, False) * 800),
-            metadata(
-                at=snapshot(2, 1),
-                status="applying",
-                previous_snapshot_id=SnapshotId.COPY,
-                previous_replication_mask=(True, False, True),
-                previous_identity_mask=(False, False, False),
-            ),
-        ]
-        + [metadata(destination_table=name) for name in ODD_NAMES],
-        ids=lambda record: f"{record.status} {record.destination_table[:20]!r}",
-    )
-    def test_destination_metadata_round_trips_exactly(
-        self, store: StateStore, record: DestinationRecord
-    ) -> None:
-        store.save_destination_record(record)
-        assert store.destination_records() == {record.oid: record}
-
-    def test_a_change_replaces_the_record_of_its_table_only(self, store: StateStore) -> None:
-        applying = metadata(
-            at=snapshot(1),
-            destination_table="before",
-            mode="changelog",
-            status="applying",
-            replication_mask=(True,),
-            identity_mask=(False,),
-            previous_snapshot_id=snapshot(0, 1),
-            previous_replication_mask=(False,),
-            previous_identity_mask=(True,),
-        )
-        other = metadata(OID + 1)
-        applied = metadata(at=snapshot(2))
-        for record in (applying, other, applied):
-            store.save_destination_record(record)
-        assert store.destination_records() == {OID: applied, OID + 1: other}
 
 
 class ProgressRules:
@@ -392,7 +309,19 @@ class LifeCycleRules:
         store.prepare_for_copy(OID)
         assert sorted(store.table_states()) == [OID, OID + 1]
         assert [schema.oid for schema in store.schemas()] == [OID + 1]
-        assert sorted(store.destination_records()) == [OID + 1]
+        assert sorted(store.destination_records()) == sorted(store.copies()) == [OID + 1]
+        assert store.progress() == 100
+
+    def test_a_forgotten_table_is_known_only_by_what_stands_at_the_destination(
+        self, store: StateStore
+    ) -> None:
+        fill(store)
+        store.set_table_state(TableStateRecord(OID, TableState.ERRORED))
+        store.forget_table(OID)
+        assert store.table_state_history(OID) == []
+        assert sorted(store.table_states()) == sorted(store.copies()) == [OID + 1]
+        assert [schema.oid for schema in store.schemas()] == [OID + 1]
+        assert sorted(store.destination_records()) == [OID, OID + 1]
         assert store.progress() == 100
 
     def test_deleting_a_table_forgets_all_of_it_and_nothing_else(self, store: StateStore) -> None:
@@ -401,14 +330,15 @@ class LifeCycleRules:
         store.delete_table(OID)
         assert store.table_state_history(OID) == []
         assert sorted(store.table_states()) == sorted(store.destination_records()) == [OID + 1]
+        assert sorted(store.copies()) == [OID + 1]
         assert [schema.oid for schema in store.schemas()] == [OID + 1]
         assert store.progress() == 100
 
     def test_a_reset_of_progress_keeps_the_tables(self, store: StateStore) -> None:
         fill(store)
-        states, schemas, destinations, _ = contents(store)
+        states, schemas, destinations, _, *rest = contents(store)
         store.reset_progress()
-        assert contents(store) == (states, schemas, destinations, None)
+        assert contents(store) == (states, schemas, destinations, None, *rest)
 
     def test_a_destroyed_pipeline_remembers_nothing_and_writes_nothing(self, open_store: StoreOpener) -> None:
         store = open_store()
@@ -445,7 +375,14 @@ class LifeCycleRules:
 
 
 class StoreSuite(
-    OwnershipRules, TableStateRules, SchemaRules, DestinationRules, ProgressRules, LifeCycleRules
+    OwnershipRules,
+    TableStateRules,
+    SchemaRules,
+    DestinationRules,
+    ProgressRules,
+    CopyRules,
+    RequestRules,
+    LifeCycleRules,
 ):
     """All rules of a state store."""
 

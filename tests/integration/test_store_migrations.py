@@ -14,7 +14,7 @@ from etl.config.sql_files import SqlFile, sql_files
 from etl.errors import StoreError
 from etl.lsn import Lsn, SnapshotId
 from etl.schema.table import ColumnSchema, TableSchema
-from etl.store.base import DestinationRecord, TableState, TableStateRecord
+from etl.store.base import CopyRecord, DestinationRecord, TableState, TableStateRecord, TableVerb
 from etl.store.migrations import migrate, refuse_newer, store_files
 from etl.store.postgres import PostgresStore
 from etl.testing.postgres import Database
@@ -47,15 +47,29 @@ ROWS_OF_VERSION = {
     5: """
         INSERT INTO etl.replication_progress (pipeline_id, worker_type, flush_lsn) VALUES (1, 'apply', '0/C8')
     """,
+    6: """
+        INSERT INTO etl.replication_state (pipeline_id, table_id, state, metadata)
+        VALUES (1, 16385, 'paused', '{"type": "paused", "lsn": "0/64", "backlog": "b1"}')
+    """,
+    7: """
+        INSERT INTO etl.table_copies (
+            pipeline_id, table_id, snapshot, consistent_point, range_count, finished_ranges, row_count)
+        VALUES (1, 16386, '00000003-0000001B-1', '0/5A', 4, '{0,2}', 20)
+    """,
+    8: """
+        INSERT INTO etl.table_requests (pipeline_id, table_id, verb) VALUES (1, 16385, 'resume')
+    """,
 }
 
 STATES = {16384: TableStateRecord(16384, TableState.SYNC_DONE, Lsn(100))}
+PAUSED = {16385: TableStateRecord(16385, TableState.PAUSED, Lsn(100), backlog="b1")}
 SCHEMA = TableSchema(
     16384,
     "public",
     "users",
     (ColumnSchema("id", 1, 20, nullable=False, primary_key_ordinal=1, type_name="bigint"),),
 )
+COPY = CopyRecord(16386, "00000003-0000001B-1", Lsn(90), 4, frozenset({0, 2}), 20)
 METADATA = DestinationRecord(16384, "public.users", "mirror", "applied", SnapshotId.COPY, (True,), (True,))
 
 CATALOG = """
@@ -116,12 +130,17 @@ def test_a_store_of_every_earlier_version_is_upgraded_and_keeps_its_rows(
 
     store = PostgresStore(database.dsn, 1)
     states = {oid: replace(record, updated_at=None) for oid, record in store.table_states().items()}
-    assert states == (STATES if start >= 2 else {})
+    assert states == (STATES if start >= 2 else {}) | (PAUSED if start >= 6 else {})
     assert store.schemas() == ([SCHEMA] if start >= 3 else [])
     assert store.destination_records() == ({16384: METADATA} if start >= 4 else {})
     assert store.progress() == (200 if start >= 5 else None)
+    copies = {oid: replace(record, started_at=None) for oid, record in store.copies().items()}
+    assert copies == ({16386: COPY} if start >= 7 else {})
+    requests = [(request.oid, request.verb) for request in store.requests()]
+    assert requests == ([(16385, TableVerb.RESUME)] if start >= 8 else [])
     assert store.acquire() > 5
-    store.set_table_state(TableStateRecord(16384, TableState.READY))
+    for state in (TableState.READY, TableState.PAUSED):
+        store.set_table_state(TableStateRecord(16384, state))
     store.close()
 
 
