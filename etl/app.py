@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,12 +17,13 @@ from etl.config.checks import CheckResult, CheckStatus
 from etl.config.destinations import DeltaDestinationConfig, DuckDbDestinationConfig
 from etl.config.models import PipelineConfig
 from etl.config.progress import CopyProgress
-from etl.config.reports import PipelineStatus, SchemaLogEntry
+from etl.config.reports import PipelineStatus, RequestReport, SchemaLogEntry, TableStatus
 from etl.destinations.base import Destination
 from etl.errors import DdlTriggerError, EtlError, ExitCode, SourceSettingError
 from etl.lsn import Lsn
+from etl.pipeline.asking import ask
 from etl.pipeline.context import PipelineContext, type_options
-from etl.pipeline.reports import schema_log, status
+from etl.pipeline.reports import schema_log, status, tables
 from etl.pipeline.supervisor import Supervisor
 from etl.source import install
 from etl.source.connection import connect_query, translated
@@ -30,7 +31,7 @@ from etl.source.preflight import check_source
 from etl.source.slots import apply_slot_name, current_lsn, drop_slot
 from etl.spark.fetch import fetch_jars
 from etl.spark.jars import JarReport, inspect_jars, jars_directory
-from etl.store.base import StateStore
+from etl.store.base import StateStore, TableVerb
 from etl.store.postgres import PostgresStore
 from etl.telemetry.metrics import Metrics
 
@@ -119,6 +120,23 @@ def load_status(config: PipelineConfig) -> PipelineStatus:
     """The pipeline as it is now, whether it runs or not."""
     with _store(config) as store:
         return status(config, store)
+
+
+def load_tables(config: PipelineConfig) -> tuple[TableStatus, ...]:
+    """The tables as they are now, whether the pipeline runs or not."""
+    with _store(config) as store:
+        return tables(config, store)
+
+
+def request_table(
+    config: PipelineConfig, names: Sequence[str], verb: TableVerb, *, wait_s: float | None
+) -> list[RequestReport]:
+    """Ask whoever runs the pipeline, now or next, to do something with tables, and what became of it.
+
+    Without names it is about every table that the verb helps. `wait_s` bounds the wait for an answer, None waits for none.
+    """
+    with _store(config) as store:
+        return ask(config, store, names, verb, wait_s)
 
 
 def load_schema_log(config: PipelineConfig, table: str) -> list[SchemaLogEntry]:

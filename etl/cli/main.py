@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from etl.cli import check, config, destroy, init, jars, replicate, schema_log, status, version
+from etl.cli import check, config, destroy, init, jars, replicate, schema_log, status, tables, version
 from etl.cli.errors import ReportingGroup
 
 _EPILOG = """\
@@ -62,6 +62,15 @@ app.command("replicate", epilog=replicate.EPILOG)(replicate.replicate)
 app.command("check", epilog=check.EPILOG)(check.check)
 app.command("init", epilog=init.EPILOG)(init.init)
 app.command("status", epilog=status.EPILOG)(status.status)
+
+_tables = typer.Typer(no_args_is_help=True, help="Look at the tables, and pause, retry, recopy or drop them.")
+_tables.command("list", epilog=tables.LIST_EPILOG)(tables.list_tables)
+_tables.command("pause", epilog=tables.PAUSE_EPILOG)(tables.pause)
+_tables.command("resume", epilog=tables.RESUME_EPILOG)(tables.resume)
+_tables.command("resync", epilog=tables.RESYNC_EPILOG)(tables.resync)
+_tables.command("retry", epilog=tables.RETRY_EPILOG)(tables.retry)
+_tables.command("drop", epilog=tables.DROP_EPILOG)(tables.drop)
+app.add_typer(_tables, name="tables")
 
 _schema = typer.Typer(no_args_is_help=True, help="Look at the schema versions of a table.")
 _schema.command("log", epilog=schema_log.EPILOG)(schema_log.schema_log)

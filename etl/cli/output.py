@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not _is_interactive():
-        raise typer.BadParameter("nobody is there to ask: add --yes, or --dry-run to only look")
+        raise typer.BadParameter("nobody is there to ask: add --yes")
     typer.confirm(question, abort=True, err=True)
 
 
@@ -94,6 +95,21 @@ def human_bytes(count: int | None) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def human_count(count: int) -> str:
+    """``3.1M``."""
+    size = float(count)
+    for unit in ("", "k", "M"):
+        if abs(size) < 1000:
+            return f"{size:.1f}{unit}" if unit else str(count)
+        size /= 1000
+    return f"{size:,.1f}G"
+
+
+def human_time(moment: datetime | None) -> str:
+    """``2030-01-02 03:04:05 UTC``; empty when unknown."""
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _plain(value: object) -> object:

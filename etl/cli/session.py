@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from etl.config.loader import Flag
     from etl.config.models import PipelineConfig
     from etl.config.progress import CopyProgress
-    from etl.config.reports import PipelineStatus, SchemaLogEntry
+    from etl.config.reports import PipelineStatus, RequestReport, SchemaLogEntry, TableStatus
     from etl.lsn import Lsn
     from etl.spark.jars import JarReport
+    from etl.store.base import TableVerb
 
 
 class Application(Protocol):
@@ -43,6 +44,14 @@ class Application(Protocol):
 
     def load_status(self, config: PipelineConfig) -> PipelineStatus:
         """The pipeline as it is now."""
+
+    def load_tables(self, config: PipelineConfig) -> tuple[TableStatus, ...]:
+        """The tables of the pipeline as they are now, by name."""
+
+    def request_table(
+        self, config: PipelineConfig, names: Sequence[str], verb: TableVerb, *, wait_s: float | None
+    ) -> list[RequestReport]:
+        """Ask something for tables, without names for every one that it helps; `wait_s` None does not wait."""
 
     def load_schema_log(self, config: PipelineConfig, table: str) -> list[SchemaLogEntry]:
         """The schema versions of one table, oldest first."""

@@ -14,6 +14,7 @@ from etl.cli.options import (
     epilog,
 )
 from etl.cli.output import emit, emit_json, emit_table, human_bytes, plain_table, printable
+from etl.cli.phases import phase_of, reason_of
 from etl.cli.session import Terminal, application, open_pipeline
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ def _show(report: PipelineStatus, *, no_color: bool) -> None:
         table.add_row(*map(printable, _cells(row)))
     emit_table(table, no_color=no_color)
     for row in report.tables:
-        if row.reason:
+        if reason := reason_of(row):
             emit("")
-            emit(printable(f"{row.name}: {row.reason}", keep="\n"))
+            emit(printable(f"{row.name}: {reason}", keep="\n"))
             if row.solution:
                 emit(printable(f"  hint: {row.solution}", keep="\n"))
 
@@ -81,7 +82,7 @@ def _slot(slot: SlotStatus) -> str:
 def _cells(row: TableStatus) -> tuple[str, ...]:
     return (
         row.name,
-        row.state,
+        phase_of(row),
         row.mode,
         row.destination_table or "",
         row.schema_status or "",

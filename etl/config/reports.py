@@ -1,10 +1,40 @@
-"""What a pipeline tells about itself: the status of its slot and tables, and a table's schema history."""
+"""What a pipeline tells about itself: the status of its slot and tables, a table's schema history, what became of requests."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 
 from etl.lsn import Lsn, SnapshotId
+
+
+class TablePhase(StrEnum):
+    """Where a table stands, in the words that people read."""
+
+    QUEUED = "queued"
+    COPYING = "copying"
+    CATCHING_UP = "catching up"
+    STREAMING = "streaming"
+    PAUSED = "paused"
+    ERROR = "error"
+    LEFT = "left"
+
+
+#: The words for the states of the state store (`etl.store.base.TableState`). A table that left has no state.
+PHASES: Mapping[str | None, TablePhase] = {
+    "init": TablePhase.QUEUED,
+    "data_sync": TablePhase.COPYING,
+    "finished_copy": TablePhase.CATCHING_UP,
+    "sync_wait": TablePhase.CATCHING_UP,
+    "catchup": TablePhase.CATCHING_UP,
+    "sync_done": TablePhase.STREAMING,
+    "ready": TablePhase.STREAMING,
+    "paused": TablePhase.PAUSED,
+    "errored": TablePhase.ERROR,
+    None: TablePhase.LEFT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +56,28 @@ class SlotStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyStatus:
+    """A copy under way: how many of its ranges and rows are durable, and in `note` why it started over."""
+
+    ranges: int
+    finished: int
+    rows: int
+    started_at: datetime | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One table: its state, its place at the destination, and for an errored one the reason and the way out."""
+    """One table: its state, its place at the destination, and for an errored one the reason and the way out.
+
+    `state` is the store's, None for a table that left the publication and is still at the destination; `phase` is the
+    same for people, `since` when the state was recorded. `requested` are the verbs that were asked and wait.
+    """
 
     oid: int
     name: str
-    state: str
+    state: str | None
+    phase: TablePhase
     mode: str
     destination_table: str | None = None
     schema_status: str | None = None
@@ -39,6 +85,11 @@ class TableStatus:
     rows: int | None = None
     reason: str | None = None
     solution: str | None = None
+    since: datetime | None = None
+    copy: CopyStatus | None = None
+    retry_at: datetime | None = None
+    attempts: int = 0
+    requested: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +118,27 @@ class SchemaLogEntry:
     columns: tuple[str, ...]
     changes: tuple[str, ...]
     status: str = ""
+
+
+class RequestState(StrEnum):
+    """What is known of a request when the verb that made it ends."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    #: nobody waited for it
+    ASKED = "asked"
+    #: the process that runs the pipeline has not answered in time
+    LATE = "late"
+    #: no process runs the pipeline: the next one does it
+    RECORDED = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReport:
+    """One request: of which table, and what became of it. `outcome` is the daemon's answer."""
+
+    id: int
+    table: str
+    verb: str
+    state: RequestState
+    outcome: str | None = None

@@ -1,18 +1,29 @@
-"""What `etl status` and `etl schema log` read: the slot, the store and nothing else."""
+"""What `etl status`, `etl tables list` and `etl schema log` read: the slot, the store and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from etl.config.models import PipelineConfig
-from etl.config.reports import PipelineStatus, SchemaLogEntry, SlotStatus, TableStatus
+from etl.config.reports import (
+    PHASES,
+    CopyStatus,
+    PipelineStatus,
+    SchemaLogEntry,
+    SlotStatus,
+    TableStatus,
+)
 from etl.errors import ConfigError
 from etl.schema.diff import ColumnChange, Modification, diff
 from etl.schema.table import ReplicatedTableSchema, TableSchema
 from etl.source.catalog import table_names
 from etl.source.connection import connect_query
 from etl.source.slots import apply_slot_name, slot_state
-from etl.store.base import StateStore
+from etl.store.base import CopyRecord, DestinationRecord, StateStore, TableStateRecord
+
+_LEFT_HINT = "`etl tables drop` deletes it there; publish it again to replicate it anew"
 
 
 def status(config: PipelineConfig, store: StateStore) -> PipelineStatus:
@@ -25,8 +36,26 @@ def status(config: PipelineConfig, store: StateStore) -> PipelineStatus:
         progress_lsn=store.progress(),
         epoch=owner.epoch if owner else None,
         holder=owner.holder if owner else None,
-        tables=_tables(config, store),
+        tables=tables(config, store),
     )
+
+
+def tables(config: PipelineConfig, store: StateStore) -> tuple[TableStatus, ...]:
+    """The tables by name, those included that left and are still at the destination. Raises `SourceError`, `StoreError`."""
+    states, records, copies = store.table_states(), store.destination_records(), store.copies()
+    names = _names(config, store, records, states.keys() | records.keys())
+    requested: defaultdict[int, list[str]] = defaultdict(list)
+    for request in store.requests():
+        requested[request.oid].append(request.verb.value)
+    found = [
+        replace(
+            _table(oid, names[oid], states.get(oid), records.get(oid), config),
+            copy=_copy(copies.get(oid)),
+            requested=tuple(requested[oid]),
+        )
+        for oid in states.keys() | records.keys()
+    ]
+    return tuple(sorted(found, key=lambda table: (table.name, table.oid)))
 
 
 def schema_log(store: StateStore, table: str) -> list[SchemaLogEntry]:
@@ -106,33 +135,51 @@ def _slot(config: PipelineConfig) -> SlotStatus:
     )
 
 
-def _names(config: PipelineConfig, oids: Sequence[int]) -> dict[int, str]:
-    """What the source calls tables that were never described; without those that are gone."""
-    if not oids:
-        return {}
-    parameters = config.source.parameters()
-    with connect_query(parameters, f"status:{config.pipeline.id}") as connection:
-        return table_names(connection, parameters, oids)
-
-
-def _tables(config: PipelineConfig, store: StateStore) -> tuple[TableStatus, ...]:
-    states, records = store.table_states(), store.destination_records()
+def _names(
+    config: PipelineConfig, store: StateStore, records: Mapping[int, DestinationRecord], oids: Iterable[int]
+) -> dict[int, str]:
+    """What the tables are called: in the newest schema version, else at the source today, else at the destination."""
     names = {schema.oid: schema.qualified_name for schema in store.schemas()}
-    names |= _names(config, [oid for oid in states if oid not in names])
-    tables = []
-    for oid, state in states.items():
-        record, name = records.get(oid), names.get(oid, f"oid {oid}")
-        tables.append(
-            TableStatus(
-                oid=oid,
-                name=name,
-                state=state.state.value,
-                mode=record.mode if record else config.mode_of(name),
-                destination_table=record.destination_table if record else None,
-                schema_status=record.status if record else None,
-                snapshot_id=record.snapshot_id if record else None,
-                reason=state.reason,
-                solution=state.solution,
-            )
-        )
-    return tuple(sorted(tables, key=lambda table: table.name))
+    unknown = sorted(set(oids) - names.keys())
+    if unknown:
+        names |= {oid: records[oid].destination_table if oid in records else f"oid {oid}" for oid in unknown}
+        parameters = config.source.parameters()
+        with connect_query(parameters, f"status:{config.pipeline.id}") as connection:
+            names |= table_names(connection, parameters, unknown)
+    return names
+
+
+def _copy(record: CopyRecord | None) -> CopyStatus | None:
+    if record is None:
+        return None
+    return CopyStatus(record.ranges, len(record.finished), record.rows, record.started_at, record.note)
+
+
+def _table(
+    oid: int,
+    name: str,
+    state: TableStateRecord | None,
+    record: DestinationRecord | None,
+    config: PipelineConfig,
+) -> TableStatus:
+    value = state.state.value if state else None
+    status = TableStatus(
+        oid,
+        name,
+        value,
+        PHASES[value],
+        mode=record.mode if record else config.mode_of(name),
+        destination_table=record.destination_table if record else None,
+        schema_status=record.status if record else None,
+        snapshot_id=record.snapshot_id if record else None,
+    )
+    if state is None:
+        return replace(status, reason="left the publication; the destination keeps it", solution=_LEFT_HINT)
+    return replace(
+        status,
+        reason=state.reason,
+        solution=state.solution,
+        since=state.updated_at,
+        retry_at=state.retry_at,
+        attempts=state.attempts,
+    )

@@ -174,7 +174,7 @@ def test_a_table_that_may_not_be_read_fails_alone_and_comes_along_once_it_may(
             restricted.assert_equal("public.others")
             published.sql(f"INSERT INTO items VALUES ({number})", f"INSERT INTO others VALUES ({number})")
         status = restricted.etl("status").out
-        assert "public.items   errored" in status
+        assert "public.items   error" in status
         assert "permission denied for table items" in status
         check = checked(restricted.etl("check"), "table public.items")
         assert (

@@ -60,10 +60,11 @@ def test_help_and_version_load_no_engine_and_no_driver(arguments: list[str]):
         (["check"], "pipeline: {"),
         (["status"], "a: !!python/object/apply:os.system [exit]"),
         (["schema", "log", "a.b"], "pipeline: {id: 1}"),
+        (["tables", "list"], "pipeline: {id: 1, "),
         (["config", "show"], "soruce: {}"),
         (["destroy", "--yes"], None),
     ],
-    ids=["empty", "not YAML", "hostile", "incomplete", "mistyped", "missing"],
+    ids=["empty", "not YAML", "hostile", "incomplete", "cut off", "mistyped", "missing"],
 )
 def test_a_wrong_file_ends_a_verb_with_78_and_a_hint(tmp_path: Path, verb: list[str], content: str | None):
     path = tmp_path / "pipeline.yaml"
@@ -95,6 +96,7 @@ def test_wrong_usage_ends_with_2(arguments: list[str]):
         (["check"], DSN, 3),
         (["init", "--yes"], PASSWORD, 75),
         (["status"], DSN, 75),
+        (["tables", "drop", "a.b", "--yes"], PASSWORD, 75),
         (["destroy", "--yes"], PASSWORD, 75),
         (["config", "show"], DSN, 0),
     ],

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from etl.errors import PipelineActiveError, StoreError, StoreUnavailableError
 from etl.lsn import ORDINAL_RULE, Lsn
-from etl.store.base import TableState, TableStateRecord
+from etl.store.base import TableState, TableStateRecord, TableVerb
 from etl.store.connection import Connection, StoreSession
 from etl.store.ownership import fence, lock_key, take_epoch
 from etl.store.postgres import PostgresStore
@@ -304,6 +304,28 @@ def test_a_role_that_may_only_use_a_store_that_is_there_runs_a_pipeline(
     theirs.acquire()
     fill(theirs)
     theirs.close()
+
+
+def test_a_role_that_may_only_add_requests_can_ask_and_do_nothing_else(
+    database: Database, store: PostgresStore, role: str
+) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            f'GRANT USAGE ON SCHEMA etl TO "{role}"; GRANT SELECT ON ALL TABLES IN SCHEMA etl TO "{role}";'
+            f' GRANT INSERT ON etl.table_requests TO "{role}"'
+        )
+    asking = PostgresStore(make_conninfo(database.dsn, user=role, password="hunter2"), 1)
+    number = asking.request(OID, TableVerb.PAUSE)
+    assert [asked.id for asked in store.requests()] == [number]
+    store.settle_request(number, "paused")
+    assert asking.request_outcome(number) == "paused"
+    owner = asking.owner()
+    assert owner is not None
+    assert owner.holder is not None
+    store.close()
+    with pytest.raises(StoreError, match="permission denied"):
+        asking.acquire()
+    asking.close()
 
 
 def test_a_store_that_was_never_set_up_says_so(database: Database) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from etl.cli.main import app
 from etl.config.checks import CheckResult, CheckStatus
 from etl.config.models import PipelineConfig
 from etl.config.progress import CopyProgress
-from etl.config.reports import PipelineStatus, SchemaLogEntry, SlotStatus, TableStatus
+from etl.config.reports import PipelineStatus, RequestReport, SchemaLogEntry, SlotStatus, TableStatus
 from etl.lsn import Lsn, SnapshotId
+from etl.store.base import TableVerb
 
 FILE = """\
 pipeline: {id: 7, name: shop, publication: 'we"ird'}
@@ -34,6 +35,7 @@ class RecordingApplication:
     checks: list[CheckResult] = field(default_factory=list)
     schema_log: list[SchemaLogEntry] = field(default_factory=list)
     tables: tuple[TableStatus, ...] = ()
+    requests: list[RequestReport] = field(default_factory=list)
     slot: SlotStatus = field(default_factory=lambda: SlotStatus("supabase_etl_apply_7", exists=False))
     asked: list[tuple[object, ...]] = field(default_factory=list)
 
@@ -70,6 +72,16 @@ class RecordingApplication:
             "pid 9",
             self.tables,
         )
+
+    def load_tables(self, config: PipelineConfig) -> tuple[TableStatus, ...]:
+        self._ask("tables", config.pipeline.id)
+        return self.tables
+
+    def request_table(
+        self, config: PipelineConfig, names: Sequence[str], verb: TableVerb, *, wait_s: float | None
+    ) -> list[RequestReport]:
+        self._ask("request", config.pipeline.id, list(names), verb, wait_s)
+        return self.requests
 
     def load_schema_log(self, config: PipelineConfig, table: str) -> list[SchemaLogEntry]:
         self._ask("schema_log", config.pipeline.id, table)

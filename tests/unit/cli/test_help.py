@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from etl.cli import check, config, destroy, init, jars, replicate, schema_log, status, version
+from etl.cli import check, config, destroy, init, jars, replicate, schema_log, status, tables, version
 from etl.errors import ExitCode
 
 ROOT = Path(__file__).parents[3]
@@ -33,6 +33,12 @@ def test_every_verb_has_a_recorded_help():
         "check",
         "init",
         "status",
+        "tables-list",
+        "tables-pause",
+        "tables-resume",
+        "tables-resync",
+        "tables-retry",
+        "tables-drop",
         "schema-log",
         "config-show",
         "config-schema",
@@ -51,6 +57,12 @@ def test_every_verb_has_a_recorded_help():
         init.EPILOG,
         destroy.EPILOG,
         status.EPILOG,
+        tables.LIST_EPILOG,
+        tables.PAUSE_EPILOG,
+        tables.RESUME_EPILOG,
+        tables.RESYNC_EPILOG,
+        tables.RETRY_EPILOG,
+        tables.DROP_EPILOG,
         schema_log.EPILOG,
         config.SHOW_EPILOG,
         config.SCHEMA_EPILOG,

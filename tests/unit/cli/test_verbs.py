@@ -9,10 +9,11 @@ import pytest
 
 from etl.cli import output
 from etl.config.checks import CheckResult, CheckStatus
-from etl.config.reports import SlotStatus, TableStatus
+from etl.config.reports import CopyStatus, SlotStatus, TablePhase, TableStatus
 from etl.lsn import Lsn, SnapshotId
 
 Run = Callable[..., Any]
+STREAMING = TablePhase.STREAMING
 
 
 def test_replicate_runs_until_stopped_and_ends_with_the_applications_code(
@@ -181,8 +182,18 @@ def test_status_shows_slot_position_and_tables(run: Run, application: Any, pipel
         "supabase_etl_apply_7", True, True, Lsn(16), Lsn.parse("0/20"), "reserved", 3 * 1024**2, 512
     )
     application.tables = (
-        TableStatus(1, "public.a", "ready", "mirror", "a", "applied", SnapshotId.COPY, 1234),
-        TableStatus(2, "public.b", "errored", "mirror", reason="no key", solution="add one"),
+        TableStatus(1, "public.a", "ready", STREAMING, "mirror", "a", "applied", SnapshotId.COPY, 1234),
+        TableStatus(
+            2, "public.b", "errored", TablePhase.ERROR, "mirror", reason="no key", solution="add one"
+        ),
+        TableStatus(
+            3,
+            "public.c",
+            "data_sync",
+            TablePhase.COPYING,
+            "mirror",
+            copy=CopyStatus(80, 12, 3_100_000, note="the snapshot ended with the process"),
+        ),
     )
     out = run("status", "-p", pipeline).out
 
@@ -190,10 +201,12 @@ def test_status_shows_slot_position_and_tables(run: Run, application: Any, pipel
     assert "runs      pid 9\n" in out
     assert "durable   0/20\n" in out
     assert "supabase_etl_apply_7: active, confirmed 0/20, lag 512 B, retains 3.0 MiB, wal reserved\n" in out
-    assert ["public.a", "ready", "mirror", "a", "applied", "0/0:0/0", "1,234"] in map(
+    assert ["public.a", "streaming", "mirror", "a", "applied", "0/0:0/0", "1,234"] in map(
         str.split, out.splitlines()
     )
     assert "public.b: no key\n  hint: add one\n" in out
+    assert "copying 12/80 ranges, 3.1M rows" in out
+    assert "public.c: the snapshot ended with the process\n" in out
 
 
 def test_status_before_the_first_run(run: Run, application: Any, pipeline: Path):
@@ -204,12 +217,15 @@ def test_status_before_the_first_run(run: Run, application: Any, pipeline: Path)
 
 
 def test_status_as_json_has_positions_as_text(run: Run, application: Any, pipeline: Path):
-    application.tables = (TableStatus(1, "public.a", "ready", "mirror", snapshot_id=SnapshotId.COPY),)
+    application.tables = (
+        TableStatus(1, "public.a", "ready", STREAMING, "mirror", snapshot_id=SnapshotId.COPY),
+    )
     report = json.loads(run("status", "-p", pipeline, "--json").out)
 
     assert (report["pipeline_id"], report["progress_lsn"], report["epoch"]) == (7, "0/20", 3)
     assert report["slot"]["exists"] is False
     assert report["tables"][0]["snapshot_id"] == "0/0:0/0"
+    assert (report["tables"][0]["state"], report["tables"][0]["phase"]) == ("ready", "streaming")
 
 
 def test_the_schema_log_tells_what_changed_where(run: Run, application: Any, pipeline: Path):
@@ -280,7 +296,7 @@ def test_version_names_etl_and_its_engines(run: Run):
 
 
 def test_names_from_a_database_cannot_steer_the_terminal(run: Run, application: Any, pipeline: Path):
-    application.tables = (TableStatus(1, "public.\x1b]0;owned\x07[red]x", "ready", "mirror"),)
+    application.tables = (TableStatus(1, "public.\x1b]0;owned\x07[red]x", "ready", STREAMING, "mirror"),)
     application.checks = [CheckResult("table", CheckStatus.FAIL, "public.\x1b[2J[bold]", "\x1b[31mdrop")]
 
     shown = run("status", "-p", pipeline).out + run("check", "-p", pipeline).out
