@@ -269,3 +269,17 @@ class PipelineActiveError(StoreError):
     kind = "pipeline_active"
     retry = RetryPolicy.TIMED
     exit_code = ExitCode.UNAVAILABLE
+
+
+class BacklogError(StoreError):
+    """The changes kept on local disk for a table are damaged, too new, or cannot be read or written."""
+
+    kind = "backlog"
+
+
+class BacklogFullError(BacklogError):
+    """No space left to keep changes: they are still in the slot, and it resumes by itself."""
+
+    kind = "backlog_full"
+    retry = RetryPolicy.TIMED
+    exit_code = ExitCode.UNAVAILABLE

@@ -8,6 +8,8 @@ from etl.errors import EtlError
 from etl.events import Event
 from etl.lsn import Lsn, Position
 from etl.pgoutput.ddl_messages import DdlNotice
+from etl.pgoutput.frames import Frames
+from etl.pgoutput.transactions import Placement
 from etl.schema.table import TableSchema
 
 
@@ -23,8 +25,13 @@ class TableFailure:
 
 @dataclass(slots=True)
 class Assembled:
-    """What one chunk became. `idle_lsn`: the last position the server named while no transaction was open."""
+    """What one chunk became. `idle_lsn`: the last position the server named while no transaction was open.
 
+    `frames` and `placement` are the chunk as it was read, for who keeps some of it aside (`etl.pgoutput.kept`).
+    """
+
+    frames: Frames
+    placement: Placement
     events: list[Event] = field(default_factory=list)
     new_schemas: list[TableSchema] = field(default_factory=list)
     failures: list[TableFailure] = field(default_factory=list)

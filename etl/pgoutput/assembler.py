@@ -22,7 +22,7 @@ handed on; `explain` is asked about a RELATION that contradicts the stored versi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from etl.pgoutput.frames import (
     Frames,
     scan,
 )
+from etl.pgoutput.kept import Kept, placed
 from etl.pgoutput.messages import LogicalMessage, RelationMessage, TruncateMessage, control
 from etl.pgoutput.rows import decode_rows
 from etl.pgoutput.transactions import OpenTransaction, Placement, place
@@ -92,9 +93,10 @@ class Assembler:
         self._explain = explain
         self._options = options
         self._open: OpenTransaction | None = None
-        self._tables = {oid: _Table(oid, self._name_of(oid), int(lsn)) for oid, lsn in tables.items()}
-        self._by_name = {table.name: table for table in self._tables.values()}
-        self._commits = 0
+        self._tables: dict[int, _Table] = {}
+        self._by_name: dict[str, _Table] = {}
+        for oid, lsn in tables.items():
+            self.add(oid, lsn)
 
     @property
     def in_transaction(self) -> bool:
@@ -106,11 +108,45 @@ class Assembler:
         for oid in oids:
             self._tables[oid].failed = True
 
+    def add(self, oid: int, sync_lsn: Lsn) -> None:
+        """Decode this table from now on; its RELATION must be yet to come in this run of the stream."""
+        self._own(_Table(oid, self._name_of(oid), int(sync_lsn)))
+
+    def adopt(self, oid: int, other: Assembler) -> None:
+        """Go on with this table where `other` stands, in place of what is known of it here.
+
+        So a table goes on whose changes `other` replayed up to here: no new RELATION is needed for it.
+        """
+        self.release([oid])
+        self._own(replace(other._tables[oid]))
+
+    def release(self, oids: Iterable[int]) -> None:
+        """Forget these tables: they are not decoded any more. No error for one that is not known."""
+        for oid in oids:
+            table = self._tables.pop(oid, None)
+            if table is not None and self._by_name.get(table.name) is table:
+                del self._by_name[table.name]
+
+    def _own(self, table: _Table) -> None:
+        self._tables[table.oid] = self._by_name[table.name] = table
+
     def feed(self, chunk: Chunk) -> Assembled:
         """Decode a chunk. Raises `DecodeError`, and `SchemaMessageError` for a signed message we cannot read."""
         frames = scan(chunk)
-        placement = place(frames, self._open)
-        out = Assembled()
+        out = self._assemble(frames, place(frames, self._open))
+        self._open = out.placement.open
+        self._note_positions(out, frames, out.placement)
+        return out
+
+    def replay(self, kept: Kept) -> Assembled:
+        """Decode what was kept of earlier chunks; no Commit and no positions come of it. Raises what `feed` raises.
+
+        An assembler is fed or it replays, not both. The notices were given when the frames first came by.
+        """
+        return self._assemble(*placed(kept))
+
+    def _assemble(self, frames: Frames, placement: Placement) -> Assembled:
+        out = Assembled(frames, placement)
         last_commit = int(placement.commit_index[-1]) + 1 if len(placement.commit_index) else 0
         start = 0
         for at in self._stops(frames, last_commit):
@@ -120,8 +156,6 @@ class Assembler:
             if at < len(frames):
                 start = self._special(out, frames, placement, start, at)
         self._segment(out, frames, placement, start, len(frames))
-        self._open = placement.open
-        self._note_positions(out, frames, placement)
         return out
 
     @staticmethod
