@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from etl.destinations.base import CopyBatch, DestinationMetadata, SchemaJournal, TableMode
+from etl.destinations.copy_writer import CopyWriter
 from etl.destinations.duckdb import DuckDBDestination, DuckDBSettings
 from etl.destinations.writer import EventWriter
 from etl.events import OP_DELETE, OP_INSERT, OP_UPDATE, RowChanges
@@ -62,18 +63,21 @@ class Bench:
     def __init__(self, directory: Path, repeats: int) -> None:
         self.destination = DuckDBDestination(DuckDBSettings(directory / "bench.duckdb"))
         self.destination.open(1, 1)
-        self.writer = EventWriter(self.destination, Journal(), _mode)
+        journal = Journal()
+        self.writer = EventWriter(self.destination, journal, _mode)
+        self.copies = CopyWriter(self.destination, journal, _mode)
         self.repeats = repeats
         self.lsn = 1
         self.random = np.random.default_rng(1)
 
     def fill(self, schema: ReplicatedTableSchema, rows: int) -> None:
         """Copy made-up rows with the ids 0 up to `rows`."""
-        self.writer.create(schema)
+        self.copies.create(schema)
         for start in range(0, rows, 100_000):
             ids = np.arange(start, min(start + 100_000, rows))
-            self.writer.copy_rows(schema, CopyBatch(values(schema, ids)))
-        self.writer.finish_copy(schema, Position.ZERO)
+            self.copies.copy_rows(schema, CopyBatch(values(schema, ids)))
+        self.copies.finish(schema, Position.ZERO, rows)
+        self.writer.retry(schema.oid)
 
     def measure(self, what: str, make: Callable[[int], RowChanges], writes: int = 1) -> None:
         """Time `writes` writes of what `make` makes, several times; the making is not timed."""

@@ -75,7 +75,7 @@ class Etl(Engine):
         destination.create_table(table, SCHEMA)
         for batch in copied(rows):
             destination.write_table_rows(table, SCHEMA, CopyBatch(batch))
-        destination.finish_copy(table, Position.ZERO)
+        destination.finish_copy(table, Position.ZERO, rows)
         destination.close()
 
     def table(self, folder: Path) -> Path:

@@ -1,8 +1,9 @@
 """The destination contract: two writes, one schema operation at a time, and a watermark kept with the rows.
 
 A destination knows events and schemas, never the source. It is driven by `etl.destinations.writer.EventWriter`,
-which drops what a replay repeats, flushes rows before a schema change and runs the Applying → Applied state machine;
-a destination itself only has to do what it is told, atomically.
+which drops what a replay repeats, flushes rows before a schema change and runs the Applying → Applied state machine,
+and beside it by `etl.destinations.copy_writer.CopyWriter`; a destination itself only has to do what it is told,
+atomically.
 """
 
 from __future__ import annotations
@@ -79,7 +80,17 @@ class TableChanges:
 
 
 class Destination(ABC):
-    """Base of all destinations. Not thread-safe: the apply worker is its only caller.
+    """Base of all destinations.
+
+    **Threads.** Copying threads call `destination_table`, `check_schema`, `create_table`, `write_table_rows`,
+    `finish_copy` and `abandon_copy`, several at once, also several `write_table_rows` of one table; of one table the
+    others only one at a time. Meanwhile one thread, the apply worker's, calls everything else, for other tables than
+    those. A copy holds up that thread for one short commit at most. `open` and `close` are called while no other call is
+    under way.
+
+    **Copies.** `create_table` begins a copy, `finish_copy` makes it the table, `abandon_copy` drops it. A table that is
+    complete (it has a watermark) stays as it is, readable, until `finish_copy` replaces it by a copy that was found
+    whole. A copy that nobody ends, because of a crash, is no obstacle: the next one of its table begins from nothing.
 
     Every method raises `etl.errors.DestinationError` subclasses only. A write that returns is durable. The `table` of a
     `DestinationTableError` is the `DestinationTable.name` at fault: the writer goes on without that table. After a
@@ -143,25 +154,41 @@ class Destination(ABC):
 
     @abstractmethod
     def create_table(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
-        """Create the table empty and reset its watermark; a table of ours that is there (a half copy) is replaced.
+        """Begin a copy from nothing: what an earlier copy that was not finished left is dropped.
 
-        Every column is nullable, tagged ``pg:<oid>.<attnum>`` and free of constraints; literal defaults that can be
-        rendered are installed.
+        A table of ours that is complete stays as it is, with its watermark; one that never was may be replaced at once.
+        Every column of the copy is nullable, tagged ``pg:<oid>.<attnum>`` and free of constraints; literal defaults
+        that can be rendered are installed.
         """
 
     @abstractmethod
     def drop_table(self, table: DestinationTable) -> None:
-        """Drop the table and its watermark; no error when it is not there."""
+        """Drop the table, its watermark and a copy of it under way; no error when it is not there."""
 
     @abstractmethod
     def write_table_rows(
         self, table: DestinationTable, schema: ReplicatedTableSchema, batch: CopyBatch
     ) -> None:
-        """Append copied rows; durable on return. Called only between `create_table` and `finish_copy`."""
+        """Append rows to the copy; durable on return. Called only between `create_table` and `finish_copy`.
+
+        Where there is a complete table, they are seen in it only after `finish_copy`.
+        """
 
     @abstractmethod
-    def finish_copy(self, table: DestinationTable, watermark: Position) -> None:
-        """Mark the copy complete and set the watermark below which the stream's changes are already in it."""
+    def finish_copy(self, table: DestinationTable, watermark: Position, rows: int) -> None:
+        """Make the copy the table: its rows, its schema, and the watermark below which the stream's changes are in it.
+
+        Raises `DestinationTableError` naming both counts when the copy does not hold exactly `rows` rows; the old table
+        is then untouched. One transaction where the destination can; otherwise a crash leaves the old table complete
+        with its old watermark, or no complete table, or the new one.
+
+        A changelog is not replaced by a copy into a changelog: its rows stay, in the columns of the new schema, and the
+        copied ones are added.
+        """
+
+    @abstractmethod
+    def abandon_copy(self, table: DestinationTable) -> None:
+        """Drop what was copied since `create_table`; a complete table stays. No error when there is no copy."""
 
     @abstractmethod
     def write_changes(self, writes: Sequence[TableChanges]) -> Mapping[int, int]:
@@ -207,7 +234,10 @@ class DestinationMetadata:
 
 
 class SchemaJournal(ABC):
-    """Where Applying and Applied are recorded. Implemented over the state store by the pipeline."""
+    """Where Applying and Applied are recorded. Implemented over the state store by the pipeline.
+
+    Thread-safe: copying threads and the apply worker use it at the same time, for different tables.
+    """
 
     @abstractmethod
     def get(self, oid: int) -> DestinationMetadata | None:

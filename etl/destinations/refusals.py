@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from etl.ddl.operations import ActualTable
+from etl.ddl.operations import ActualColumn, ActualTable
 from etl.destinations.base import DestinationTable
 from etl.errors import DestinationTableError
 from etl.schema.table import ReplicatedTableSchema
@@ -14,6 +14,33 @@ def table_gone(name: str) -> DestinationTableError:
     """The table is not where it was left; rows cannot be written as if it had been empty."""
     return DestinationTableError(
         "the destination table is gone, and its rows with it", hint="copy the table again", table=name
+    )
+
+
+def no_copy(table: DestinationTable) -> DestinationTableError:
+    """Rows are copied, or a copy is finished, that was not begun."""
+    return DestinationTableError(
+        "no copy of this table has begun here", hint="begin the copy with `create_table`", table=table.name
+    )
+
+
+def copy_not_whole(table: DestinationTable, found: int, rows: int) -> DestinationTableError:
+    """The copy does not hold what was written to it."""
+    return DestinationTableError(
+        f"its copy holds {found} rows, where {rows} were read from the source",
+        hint="something else wrote to the copy, or took from it: copy the table again",
+        table=table.name,
+    )
+
+
+def old_rows_do_not_fit(
+    table: DestinationTable, old: ActualColumn, new: ActualColumn
+) -> DestinationTableError:
+    """A changelog keeps its rows, and a column of theirs has a new type that their values do not fit."""
+    return DestinationTableError(
+        f"column {new.name!r} is {new.type} now, and values of older rows of the log, {old.type}, do not fit it",
+        hint="rename the destination table to keep it as an archive, then copy the table again",
+        table=table.name,
     )
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 from etl.ddl.operations import SkippedChange
 from etl.destinations.base import (
-    CopyBatch,
     Destination,
     DestinationMetadata,
     DestinationTable,
@@ -29,7 +28,6 @@ from etl.errors import DestinationTableError
 from etl.events import Commit, Event, Relation, RowChanges, Truncate
 from etl.lsn import Position
 from etl.schema.table import ReplicatedTableSchema
-from etl.telemetry.failpoints import failpoint
 
 
 class WriteInterruptedError(Exception):
@@ -92,34 +90,6 @@ class EventWriter:
         """The tables whose events are being dropped, with the cause."""
         return self._failed
 
-    # --- the initial copy ---------------------------------------------------------------------------------------
-
-    def create(self, schema: ReplicatedTableSchema) -> DestinationTable:
-        """Begin a copy: create the table empty. What an earlier, unfinished copy left is replaced.
-
-        Raises `DestinationTableError` when the destination cannot hold the schema.
-        """
-        table = self._destination.destination_table(schema, self._modes(schema))
-        self._destination.check_schema(table, schema)
-        self._forget(schema.oid)
-        self._journal.put(DestinationMetadata(table, SchemaStatus.CREATING, schema))
-        self._destination.create_table(table, schema)
-        return table
-
-    def copy_rows(self, schema: ReplicatedTableSchema, batch: CopyBatch) -> None:
-        """Append copied rows; durable on return. Raises `DestinationTableError`."""
-        self._destination.write_table_rows(self._creating(schema), schema, batch)
-        failpoint("copy.mid")
-
-    def finish_copy(self, schema: ReplicatedTableSchema, watermark: Position) -> None:
-        """End a copy: the stream's changes at or below `watermark` are in it."""
-        table = self._creating(schema)
-        failpoint("copy.before_finish")
-        self._destination.finish_copy(table, watermark)
-        failpoint("copy.after_finish")
-        self._journal.put(DestinationMetadata(table, SchemaStatus.APPLIED, schema))
-        self._forget(schema.oid)
-
     def drop(self, oid: int) -> None:
         """Drop the destination table of a source table, if it was ever created, and stop knowing it."""
         recorded = self._journal.get(oid)
@@ -139,7 +109,7 @@ class EventWriter:
         return self._report
 
     def retry(self, oid: int) -> None:
-        """Take a failed table's events again; whoever asks replays them from where it failed."""
+        """Take a table's events again: it failed and they are replayed from there, or a copy of it is finished."""
         self._forget(oid)
 
     def write(self, events: Sequence[Event]) -> WriteReport:
@@ -261,16 +231,6 @@ class EventWriter:
             hint="copy it first",
             table=recorded.table.name if recorded else None,
         )
-
-    def _creating(self, schema: ReplicatedTableSchema) -> DestinationTable:
-        recorded = self._journal.get(schema.oid)
-        if recorded is None or recorded.status is not SchemaStatus.CREATING:
-            raise DestinationTableError(
-                "rows are copied into a table for which no copy has begun",
-                hint="begin the copy with `create`",
-                table=schema.qualified_name,
-            )
-        return recorded.table
 
     def _pend(self, oid: int) -> _Pending:
         pending = self._pending.get(oid)

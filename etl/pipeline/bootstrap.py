@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from etl.destinations.base import TableMode
+from etl.destinations.copy_writer import CopyWriter
 from etl.destinations.writer import EventWriter
 from etl.errors import DestinationTableError, PublicationError, SlotLostError, TableSourceError
 from etl.lsn import Lsn
@@ -174,7 +175,8 @@ class Bootstrap:
         needed = set(self._tables.needing_copy())
         publication = self._context.config.pipeline.publication
         published = published_tables(connection, self._context.parameters, publication)
-        sync = TableSync(self._context, self._tables, self._writer, self._journal)
+        copies = CopyWriter(self._context.destination, self._journal, self._mode_of)
+        sync = TableSync(self._context, self._tables, self._writer, copies, self._journal)
         sync.run([table for table in published if table.oid in needed], slot)
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import structlog
 
 from etl.destinations.base import CopyBatch
+from etl.destinations.copy_writer import CopyWriter
 from etl.destinations.writer import EventWriter
 from etl.errors import (
     DestinationTableError,
@@ -62,11 +63,17 @@ class TableSync:
     """Copies tables; used by the pipeline's main thread before the stream starts."""
 
     def __init__(
-        self, context: PipelineContext, tables: TableBook, writer: EventWriter, journal: StoreJournal
+        self,
+        context: PipelineContext,
+        tables: TableBook,
+        writer: EventWriter,
+        copies: CopyWriter,
+        journal: StoreJournal,
     ) -> None:
         self._context = context
         self._tables = tables
         self._writer = writer
+        self._copies = copies
         self._journal = journal
 
     def run(self, published: Sequence[PublishedTable], slot: CreatedSlot) -> None:
@@ -101,11 +108,12 @@ class TableSync:
         self._context.store.prepare_for_copy(table.oid)
         self._journal.forget(table.oid)
         self._context.store.save_schema(schema.schema)
-        self._writer.create(schema)
+        self._copies.create(schema)
         rows = self._copy_rows(views.snapshot, table, schema)
         if self._context.stop.is_set():
             return
-        self._writer.finish_copy(schema, Position(Lsn(max(consistent_point - 1, 0)), MAX_ORDINAL))
+        self._copies.finish(schema, Position(Lsn(max(consistent_point - 1, 0)), MAX_ORDINAL), rows)
+        self._writer.retry(table.oid)
         self._tables.move(table.oid, TableEvent.COPY_FINISHED, sync_lsn=consistent_point)
         if self._context.progress is not None:
             self._context.progress.finish(table.qualified_name)
@@ -119,7 +127,7 @@ class TableSync:
         # closed also when a block is refused: the connection is needed for the next table
         with closing(copy_table(connection, self._context.parameters, table, names)) as blocks:
             for block in blocks:
-                self._writer.copy_rows(schema, self._typed(block, schema))
+                self._copies.copy_rows(schema, self._typed(block, schema))
                 total += block.rows
                 self._context.metrics.copied(table.qualified_name, block.rows)
                 if progress is not None:

@@ -18,6 +18,7 @@ from etl.destinations.base import (
     SchemaJournal,
     TableMode,
 )
+from etl.destinations.copy_writer import CopyWriter
 from etl.destinations.writer import EventWriter, WriteReport
 from etl.events import Event
 from etl.lsn import Position
@@ -145,6 +146,7 @@ class World:
         self.destination = self.kit.connect()
         self.destination.open(PIPELINE_ID, self.epoch)
         self.writer = EventWriter(self.destination, self.journal, self.modes)
+        self.copies = CopyWriter(self.destination, self.journal, self.modes)
 
     def restart(self) -> WriteReport:
         """End, start again, and finish what was left unfinished."""
@@ -159,11 +161,16 @@ class World:
         watermark: Position = Position.ZERO,
     ) -> DestinationTable:
         """A whole initial copy."""
-        table = self.writer.create(schema)
+        table = self.copies.create(schema)
         if rows:
-            self.writer.copy_rows(schema, CopyBatch(batch(schema, rows)))
-        self.writer.finish_copy(schema, watermark)
+            self.copies.copy_rows(schema, CopyBatch(batch(schema, rows)))
+        self.finish(schema, len(rows), watermark)
         return table
+
+    def finish(self, schema: ReplicatedTableSchema, rows: int, watermark: Position = Position.ZERO) -> None:
+        """End a copy; from here on the stream writes to the table."""
+        self.copies.finish(schema, watermark, rows)
+        self.writer.retry(schema.oid)
 
     def write(self, events: Sequence[Event]) -> WriteReport:
         """Write and expect no table to fail."""

@@ -48,22 +48,23 @@ class Catalog:
         self._housekeeping = housekeeping
         self._places = places
         self._settings = settings
-        self._shapes: dict[int, TableShape] = {}
+        #: By name: a table and its copy beside it have one oid. Threads share it; no two change one table.
+        self._shapes: dict[str, TableShape] = {}
 
     def shape(self, table: DestinationTable) -> TableShape:
         """The table as it was when last looked at. Raises `DestinationTableError` when it is gone."""
-        known = self._shapes.get(table.oid)
+        known = self._shapes.get(table.name)
         if known is None:
             actual = self.describe(table)
             if actual is None:
                 raise table_gone(table.name)
             known = TableShape(table, actual.columns, self._places.table(table.name))
-            self._shapes[table.oid] = known
+            self._shapes[table.name] = known
         return known
 
     def forget_shape(self, table: DestinationTable) -> None:
         """Look at the table again when it is next needed."""
-        self._shapes.pop(table.oid, None)
+        self._shapes.pop(table.name, None)
 
     def describe(self, table: DestinationTable) -> ActualTable | None:
         """The source's columns of the table, or None when there is no such table."""
@@ -96,47 +97,84 @@ class Catalog:
         if self._session.rows(f"SELECT 1 FROM {place} WHERE {lacking} LIMIT 1", table.name):
             raise key_without_values(table, schema)
 
-    def create(self, table: DestinationTable, schema: ReplicatedTableSchema, stamp: Stamp) -> None:
-        """Create the table empty, or replace one of the same source table, whose history stays."""
+    def create(
+        self, session: Session, table: DestinationTable, schema: ReplicatedTableSchema, stamp: Stamp
+    ) -> None:
+        """Create the table empty, or replace one of the same source table, whose history stays.
+
+        `session` is the calling thread's own.
+        """
         self.check_schema(table, schema)
-        self.forget_shape(table)
-        place, there = self._places.table(table.name), self.describe(table) is not None
-        registered = self._housekeeping.registered_name(table)
-        if registered not in (None, table.name):
+        self.refuse_foreign(table)
+        registered = self._housekeeping.registered(table)
+        if registered is not None and registered.name != table.name:
             self.drop(table)
-        elif registered is None and there:
+        if registered is None or registered.name != table.name:
+            self._housekeeping.register(table, schema.qualified_name)
+        namespace = self._places.namespace(table.name)
+        if namespace is not None:
+            session.rows(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        self.create_empty(session, table, schema, stamp)
+        self._housekeeping.drop_exact(table.oid)
+
+    def create_empty(
+        self, session: Session, table: DestinationTable, schema: ReplicatedTableSchema, stamp: Stamp
+    ) -> None:
+        """The table alone, in place of one that is there."""
+        self.forget_shape(table)
+        verb = "CREATE" if self.describe(table) is None else "REPLACE"
+        definitions = [self._definition(table, column) for column in schema.columns]
+        if table.mode is TableMode.CHANGELOG:
+            definitions += [_metadata_definition(field.name) for field in METADATA]
+        session.commit(
+            f"{verb} TABLE {self._places.table(table.name).sql} ({', '.join(definitions)}) USING delta"
+            f" TBLPROPERTIES ({self._table_properties()})",
+            stamp,
+            table.name,
+        )
+
+    def create_like(
+        self, session: Session, table: DestinationTable, other: DestinationTable, stamp: Stamp
+    ) -> None:
+        """Create the table empty, with the columns of another, in place of one of its source table's former name."""
+        self.drop(table)
+        self._housekeeping.register(table, table.name)
+        namespace = self._places.namespace(table.name)
+        if namespace is not None:
+            session.rows(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        session.commit(
+            f"CREATE TABLE {self._places.table(table.name).sql} USING delta TBLPROPERTIES ({self._table_properties()})"
+            f" AS SELECT * FROM {self._places.table(other.name).sql} WHERE false",
+            stamp,
+            table.name,
+        )
+
+    def refuse_foreign(self, table: DestinationTable) -> None:
+        """Raise `DestinationTableError` when a table that is not ours stands where this one should."""
+        registered = self._housekeeping.registered(table)
+        is_ours = registered is not None and registered.name == table.name
+        if not is_ours and self.describe(table) is not None:
             raise DestinationTableError(
                 "a table of this name is there already and was not made by this pipeline",
                 hint="rename or drop it; it is never overwritten",
                 table=table.name,
             )
-        if registered != table.name:
-            self._housekeeping.register(table, schema.qualified_name)
-        namespace = self._places.namespace(table.name)
-        if namespace is not None:
-            self._session.rows(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-        definitions = [self._definition(table, column) for column in schema.columns]
-        if table.mode is TableMode.CHANGELOG:
-            definitions += [_metadata_definition(field.name) for field in METADATA]
-        self._session.commit(
-            f"{'REPLACE' if there else 'CREATE'} TABLE {place.sql} ({', '.join(definitions)}) USING delta"
-            f" TBLPROPERTIES ({self._table_properties()})",
-            stamp,
-            table.name,
-        )
-        self._housekeeping.drop_exact(table)
 
     def drop(self, table: DestinationTable) -> None:
         """Drop the table that this source table has here, under whatever name, and all that is stored about it."""
         self.forget_shape(table)
-        registered = self._housekeeping.registered_name(table)
+        registered = self._housekeeping.registered(table)
         if registered is not None:
-            place = self._places.table(registered)
-            if place.folder is not None:
-                Folder.at(place.folder).delete()
-            else:
-                self._session.rows(f"DROP TABLE IF EXISTS {place.sql}", table.name)
+            self.drop_named(registered.name)
         self._housekeeping.forget(table)
+
+    def drop_named(self, name: str) -> None:
+        """Drop a table of ours by its name, with its files and versions; no error when it is not there."""
+        place = self._places.table(name)
+        if place.folder is not None:
+            Folder.at(place.folder).delete()
+        else:
+            self._session.rows(f"DROP TABLE IF EXISTS {place.sql}", name)
 
     def execute(self, table: DestinationTable, operation: SchemaOperation, stamp: Stamp) -> None:
         """Execute one schema operation."""

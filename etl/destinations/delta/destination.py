@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from etl.ddl.operations import ActualTable, SchemaOperation
 from etl.destinations.base import (
     Capabilities,
@@ -22,12 +20,12 @@ from etl.destinations.delta.catalog import Catalog
 from etl.destinations.delta.commits import Commits
 from etl.destinations.delta.config import DeltaSettings
 from etl.destinations.delta.conform import not_held
+from etl.destinations.delta.copies import Copies
 from etl.destinations.delta.housekeeping import Housekeeping
-from etl.destinations.delta.lanes import Lanes
+from etl.destinations.delta.lanes import Lanes, OwnSessions
 from etl.destinations.delta.maintenance import Upkeep
 from etl.destinations.delta.places import Places
 from etl.destinations.delta.session import Session
-from etl.destinations.delta.shape import shaped
 from etl.destinations.delta.storage import Folder, Staging
 from etl.destinations.delta.writes import Write
 from etl.destinations.naming import printable_name
@@ -49,6 +47,7 @@ class _Open:
     commits: Commits
     upkeep: Upkeep
     lanes: Lanes
+    copies: Copies
 
 
 class DeltaDestination(Destination):
@@ -83,15 +82,22 @@ class DeltaDestination(Destination):
             return Session(self._settings.spark, staging, self._settings.place)
 
         session = new_session()
-        housekeeping = Housekeeping(session, self._places, pipeline_id, self._settings.place)
+        # with a session of its own: what a commit says is a property of the session, and copying threads commit here too
+        housekeeping = Housekeeping(new_session(), self._places, pipeline_id, self._settings.place)
         housekeeping.take_ownership(epoch)
+        catalog = Catalog(session, housekeeping, self._places, self._settings)
+        commits = Commits(session, housekeeping, self._places, pipeline_id)
+        own = OwnSessions(new_session)
+        copies = Copies(own, housekeeping, catalog, commits, self._places, pipeline_id)
+        copies.clean()
         self._opened = _Open(
             session,
             housekeeping,
-            Catalog(session, housekeeping, self._places, self._settings),
-            Commits(session, housekeeping, self._places, pipeline_id),
+            catalog,
+            commits,
             Upkeep(self._settings.maintenance, self._places, housekeeping, new_session),
-            Lanes(session, new_session, self._settings.parallel_tables),
+            Lanes(session, own, self._settings.parallel_tables),
+            copies,
         )
 
     def close(self) -> None:
@@ -126,34 +132,26 @@ class DeltaDestination(Destination):
     # --- creating, copying, dropping ----------------------------------------------------------------------------
 
     def create_table(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
-        """Create the table empty, or replace an earlier one of ours, whose versions stay readable."""
-        opened = self._fenced()
-        opened.catalog.create(table, schema, opened.commits.stamp(table, created=True))
-        opened.commits.created(table)
+        """Begin a copy: in the table itself as long as it never was complete, otherwise in one beside it."""
+        self._fenced().copies.begin(table, schema)
 
     def drop_table(self, table: DestinationTable) -> None:
         """Drop the table with its files and versions."""
-        opened = self._fenced()
-        opened.commits.forget(table)
-        opened.catalog.drop(table)
+        self._fenced().copies.drop(table)
 
     def write_table_rows(
         self, table: DestinationTable, schema: ReplicatedTableSchema, batch: CopyBatch
     ) -> None:
         """Append copied rows in a commit of their own."""
-        write = self._write(self._open.session, table, None)
-        rows = pa.Table.from_batches([batch.rows])
-        known = [(value.attnum, 0, value.row, value.text) for value in batch.unrepresentable]
-        lost = [(attnum, 0, row, text) for row, attnum, text in not_held(schema.columns, rows)]
-        self._open.housekeeping.keep_exact(table.oid, known + lost)
-        if table.mode is TableMode.CHANGELOG:
-            append.append_copy(write, schema, rows)
-        else:
-            append.append(write, schema.columns, shaped(write.shape, schema.columns, rows))
+        self._fenced().copies.append(table, schema, batch)
 
-    def finish_copy(self, table: DestinationTable, watermark: Position) -> None:
-        """Set the watermark: a table that has one is complete."""
-        self.set_watermark(table, watermark)
+    def finish_copy(self, table: DestinationTable, watermark: Position, rows: int) -> None:
+        """Put the copy in the place of the old table in one commit with its watermark, or set the watermark alone."""
+        self._fenced().copies.finish(table, watermark, rows)
+
+    def abandon_copy(self, table: DestinationTable) -> None:
+        """Drop the copy."""
+        self._fenced().copies.abandon(table)
 
     # --- the stream ---------------------------------------------------------------------------------------------
 
@@ -183,7 +181,8 @@ class DeltaDestination(Destination):
 
     def set_watermark(self, table: DestinationTable, watermark: Position) -> None:
         """Set the watermark in a commit of its own."""
-        self._fenced().commits.set_watermark(table, watermark)
+        opened = self._fenced()
+        opened.commits.set_watermark(opened.session, table, watermark)
 
     # --- details ------------------------------------------------------------------------------------------------
 

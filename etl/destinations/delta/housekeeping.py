@@ -19,7 +19,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from etl.destinations.base import DestinationTable
+from etl.destinations.base import DestinationTable, TableMode
 from etl.destinations.delta.dialect import literal, same_name, type_of
 from etl.destinations.delta.places import Places
 from etl.destinations.delta.session import Session
@@ -57,18 +57,20 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A table that a pipeline has here: its name, and its source's for people."""
+    """A table that a pipeline has here: its name, its source's for people, and how it is kept."""
 
     pipeline_id: int
     oid: int
     name: str
     source: str
+    mode: TableMode
 
 
 class Housekeeping:
-    """One pipeline's part of ``_etl``."""
+    """One pipeline's part of ``_etl``. Thread-safe."""
 
     def __init__(self, session: Session, places: Places, pipeline_id: int, place: str) -> None:
+        """`session` is nobody else's."""
         self._session = session
         self._places = places
         self._pipeline_id = pipeline_id
@@ -119,9 +121,9 @@ class Housekeeping:
                 return other
         return None
 
-    def registered_name(self, table: DestinationTable) -> str | None:
-        """The name that this source table has here, or None when it has none."""
-        return next((known.name for known in self.tables() if known.oid == table.oid), None)
+    def registered(self, table: DestinationTable) -> Registered | None:
+        """The table that this source table has here, or None when it has none."""
+        return next((known for known in self.tables() if known.oid == table.oid), None)
 
     def register(self, table: DestinationTable, source_name: str) -> None:
         """Record the name of a table that is about to be created."""
@@ -134,7 +136,7 @@ class Housekeeping:
             f"ALTER TABLE {self._control} UNSET TBLPROPERTIES IF EXISTS ({literal(self._table_key(table.oid))})",
             self._stamp(),
         )
-        self.drop_exact(table)
+        self.drop_exact(table.oid)
 
     # --- upkeep -------------------------------------------------------------------------------------------------
 
@@ -162,11 +164,23 @@ class Housekeeping:
         with self._session.staged(pa.table(columns, schema=_UNREPRESENTABLE)) as view:
             self._commit(f"INSERT INTO {self._texts} ({names}) SELECT {names} FROM {view}", self._stamp())
 
-    def drop_exact(self, table: DestinationTable) -> None:
-        """Remove the exact texts of a table, where there are any."""
-        ours = f"pipeline_id = {self._pipeline_id:d} AND table_oid = {table.oid:d}"
-        if self._session.rows(f"SELECT 1 FROM {self._texts} WHERE {ours} LIMIT 1"):
-            self._commit(f"DELETE FROM {self._texts} WHERE {ours}", self._stamp())
+    def drop_exact(self, oid: int) -> None:
+        """Remove the exact texts of a table, or of a copy under way, where there are any."""
+        if self._has_exact(oid):
+            self._commit(f"DELETE FROM {self._texts} WHERE {self._of(oid)}", self._stamp())
+
+    def take_over_exact(self, oid: int) -> None:
+        """The exact texts of a copy under way are those of its table from now on."""
+        if self._has_exact(copied(oid)):
+            self._commit(
+                f"UPDATE {self._texts} SET table_oid = {oid:d} WHERE {self._of(copied(oid))}", self._stamp()
+            )
+
+    def _has_exact(self, oid: int) -> bool:
+        return bool(self._session.rows(f"SELECT 1 FROM {self._texts} WHERE {self._of(oid)} LIMIT 1"))
+
+    def _of(self, oid: int) -> str:
+        return f"pipeline_id = {self._pipeline_id:d} AND table_oid = {oid:d}"
 
     # --- details ------------------------------------------------------------------------------------------------
 
@@ -211,7 +225,11 @@ class Housekeeping:
             if key.startswith("etl.table."):
                 pipeline_id, _, oid = key.removeprefix("etl.table.").partition(".")
                 said = json.loads(value)
-                found.append(Registered(int(pipeline_id), int(oid), said["name"], said["source"]))
+                found.append(
+                    Registered(
+                        int(pipeline_id), int(oid), said["name"], said["source"], TableMode(said["mode"])
+                    )
+                )
         return found
 
     def _properties(self) -> dict[str, str]:
@@ -234,6 +252,11 @@ class Housekeeping:
             f"pipeline {self._pipeline_id} in {self._place} belongs to run {stored}, this is run {ours}",
             hint="a newer process of this pipeline took over; stop this one",
         )
+
+
+def copied(oid: int) -> int:
+    """What exact texts say for the oid of their table while they belong to a copy that is under way beside it."""
+    return -oid
 
 
 def _owner(text: str | None) -> Owner | None:

@@ -1,4 +1,4 @@
-"""Several tables written at once: each lane is a thread with a Spark session of its own.
+"""Several tables written at once: each lane, and each copying thread, is a thread with a Spark session of its own.
 
 What makes a commit idempotent and tells its watermark are properties of a session, so two threads never share one.
 """
@@ -17,14 +17,28 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class OwnSessions:
+    """A session for each thread that asks; it goes with the thread."""
+
+    def __init__(self, new_session: Callable[[], Session]) -> None:
+        self._new_session = new_session
+        self._own = threading.local()
+
+    def get(self) -> Session:
+        """The calling thread's session. Raises as `Session` does."""
+        session: Session | None = getattr(self._own, "session", None)
+        if session is None:
+            session = self._own.session = self._new_session()
+        return session
+
+
 class Lanes:
     """At most `count` threads; a single item is done in the calling thread, with its session."""
 
-    def __init__(self, session: Session, new_session: Callable[[], Session], count: int) -> None:
+    def __init__(self, session: Session, own: OwnSessions, count: int) -> None:
         self._session = session
-        self._new_session = new_session
+        self._own = own
         self._count = count
-        self._own = threading.local()
         self._pool: ThreadPoolExecutor | None = None
 
     def map(self, work: Callable[[Session, Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -47,7 +61,4 @@ class Lanes:
             self._pool = None
 
     def _in_lane(self, work: Callable[[Session, Item], Result], item: Item) -> Result:
-        session: Session | None = getattr(self._own, "session", None)
-        if session is None:
-            session = self._own.session = self._new_session()
-        return work(session, item)
+        return work(self._own.get(), item)

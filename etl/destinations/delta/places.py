@@ -53,6 +53,11 @@ class Places:
         """The place of one of our own tables."""
         return self._place(RESERVED, table)
 
+    @property
+    def housekeeping_folder(self) -> str | None:
+        """Where our own tables lie, None where a catalog keeps them."""
+        return f"{self._root}/{RESERVED}" if self._root is not None else None
+
     def namespace(self, name: str) -> str | None:
         """The SQL name of the namespace that a table of this name needs, None where there are none."""
         return self._namespace(escaped(split_name(name)[0]))

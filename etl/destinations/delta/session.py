@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
 from etl.destinations.delta.dialect import type_of
 from etl.destinations.delta.failures import Failure, failure_of, translated
+from etl.destinations.delta.places import Place
 from etl.destinations.delta.stamp import Stamp
 from etl.destinations.delta.storage import Staging
 from etl.errors import DestinationUnavailableError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Row = tuple[Any, ...]
+Result = TypeVar("Result")
 
 _METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 _TXN_APP: Final = "spark.databricks.delta.write.txnAppId"
@@ -33,7 +35,7 @@ _DYING_S: Final = 5.0
 
 
 class Session:
-    """An open session. Not thread-safe."""
+    """An open session. Several threads may read by one; only one at a time may commit."""
 
     def __init__(self, settings: SparkSettings, staging: Staging, place: str) -> None:
         """`place` names the lake in errors. Raises `SparkSetupError`, `DestinationUnavailableError`."""
@@ -84,10 +86,30 @@ class Session:
         With a `version` a commit that is repeated, or that a newer run has ruled out, is left out by Delta itself.
         A commit that lost against another writer is tried again.
         """
+        return self._commit(lambda: [tuple(row) for row in self._execute(sql)], stamp, table, version=version)
+
+    def replace(
+        self, place: Place, source: Place, stamp: Stamp, table: str | None = None, *, version: int
+    ) -> None:
+        """Put the rows and the schema of `source` in the place of those of `place`, in one commit as of `commit`."""
+
+        def overwrite() -> None:
+            rows = self._spark.table(source.sql).write.format("delta").mode("overwrite")
+            rows = rows.option("overwriteSchema", "true")
+            if place.folder is not None:
+                rows.save(place.folder)
+            else:
+                rows.saveAsTable(place.sql)
+
+        self._commit(overwrite, stamp, table, version=version)
+
+    def _commit(
+        self, action: Callable[[], Result], stamp: Stamp, table: str | None, *, version: int | None
+    ) -> Result:
         with self._confs(stamp, version):
             for attempt in range(_ATTEMPTS):
                 try:
-                    return [tuple(row) for row in self._execute(sql)]
+                    return action()
                 except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
                     if failure_of(error) is not Failure.CONFLICT or attempt == _ATTEMPTS - 1:
                         raise self._translated(error, table) from None

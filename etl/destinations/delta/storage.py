@@ -50,6 +50,12 @@ class Folder:
         with _storage_errors(self.uri), suppress(FileNotFoundError):
             self.system.delete_dir(self.path)
 
+    def names(self) -> list[str]:
+        """What is in the folder; nothing when it is not there."""
+        with _storage_errors(self.uri):
+            found = self.system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        return [each.base_name for each in found]
+
     def probe(self) -> None:
         """Create the folder and write into it. Raises `DestinationError` when that is not possible."""
         with _storage_errors(self.uri):

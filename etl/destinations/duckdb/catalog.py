@@ -39,6 +39,8 @@ from etl.schema.types import TypeOptions
 _METADATA: Final = "etl:metadata"
 #: DuckDB's own column, unless the table has one of that name.
 _ROW_NUMBER: Final = "rowid"
+#: What the name of a table begins with that collects the rows of a copy.
+COPY_PREFIX: Final = "_etl_copy_"
 _RESERVED_SCHEMAS: Final = {SCHEMA, "information_schema", "pg_catalog"}
 
 
@@ -49,7 +51,12 @@ class Catalog:
         self._session = session
         self._housekeeping = housekeeping
         self._options = options
-        self._shapes: dict[int, TableShape] = {}
+        #: By name: a table and its copy beside it have one oid. Threads share it; no two change one table.
+        self._shapes: dict[str, TableShape] = {}
+
+    def forget_shape(self, table: DestinationTable) -> None:
+        """Look again at a table when it is next needed."""
+        self._shapes.pop(table.name, None)
 
     def forget_shapes(self) -> None:
         """Look again at every table: a transaction was rolled back."""
@@ -62,12 +69,12 @@ class Catalog:
 
     def shape(self, table: DestinationTable) -> TableShape:
         """The table as it is now. Raises `DestinationTableError` when it is gone."""
-        known = self._shapes.get(table.oid)
+        known = self._shapes.get(table.name)
         if known is None:
             actual = self.describe(table)
             if actual is None:
                 raise table_gone(table.name)
-            known = self._shapes[table.oid] = TableShape(table, actual.columns, self.sql_name(table))
+            known = self._shapes[table.name] = TableShape(table, actual.columns, self.sql_name(table))
         return known
 
     def describe(self, table: DestinationTable) -> ActualTable | None:
@@ -103,10 +110,8 @@ class Catalog:
             raise key_without_values(table, schema)
 
     def create(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
-        """Create the table empty in place of an earlier one of the same source table."""
-        self.check_schema(table, schema)
-        self.drop(table)
-        self._refuse_foreign(table)
+        """Create a table empty; there is none of this name."""
+        self.forget_shape(table)
         self._session.run(f"CREATE SCHEMA IF NOT EXISTS {self._schema(split_name(table.name)[0])}")
         metadata = METADATA_COLUMNS if table.mode is TableMode.CHANGELOG else {}
         definitions = [self._definition(column) for column in schema.columns]
@@ -116,20 +121,27 @@ class Catalog:
             self._comment(table, column.name, tagged_comment(table.oid, column))
         for name in metadata:
             self._comment(table, name, _METADATA)
-        self._housekeeping.register(table, schema.qualified_name)
 
     def drop(self, table: DestinationTable) -> None:
         """Drop the table that this source table has here, under whatever name, and all that is stored about it."""
-        self._shapes.pop(table.oid, None)
-        registered = self._housekeeping.registered_name(table)
+        self.forget_shape(table)
+        registered = self._housekeeping.registered(table)
         if registered is not None:
-            schema, name = registered
-            self._session.run(f"DROP TABLE IF EXISTS {self._schema(schema)}.{quote(name)}", table=table.name)
+            self.drop_named(registered.schema, registered.name)
         self._housekeeping.forget(table)
+
+    def drop_named(self, schema: str, name: str) -> None:
+        """Drop a table by its name, if it is there."""
+        self._session.run(f"DROP TABLE IF EXISTS {self._schema(schema)}.{quote(name)}")
+
+    def rename(self, table: DestinationTable, name: str) -> None:
+        """Give a table another name in its schema."""
+        self.forget_shape(table)
+        self._session.run(f"ALTER TABLE {self.sql_name(table)} RENAME TO {quote(name)}")
 
     def execute(self, table: DestinationTable, operation: SchemaOperation) -> None:
         """Execute one schema operation."""
-        self._shapes.pop(table.oid, None)
+        self.forget_shape(table)
         action = self._action(operation)
         if action is not None:
             self._session.run(f"ALTER TABLE {self.sql_name(table)} {action}", table=table.name)
@@ -186,6 +198,12 @@ class Catalog:
                 hint=f"replicate {name!r} from a schema of another name",
                 table=table.name,
             )
+        if same_name(name).startswith(COPY_PREFIX):
+            raise DestinationTableError(
+                f"table names that begin with {COPY_PREFIX} are reserved here for copies under way",
+                hint="rename the source table, or leave it out of the publication",
+                table=table.name,
+            )
         owner = self._housekeeping.other_owner(table)
         if owner is not None:
             raise DestinationTableError(
@@ -194,15 +212,19 @@ class Catalog:
                 table=table.name,
             )
 
-    def _refuse_foreign(self, table: DestinationTable) -> None:
+    def refuse_foreign(self, table: DestinationTable) -> None:
         """Raise `DestinationTableError` when a table or view that is not ours stands where this one should."""
-        wanted = tuple(map(same_name, split_name(table.name)))
+        schema, name = split_name(table.name)
+        wanted = (same_name(schema), same_name(name))
         there = self._session.rows(
             "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?"
             " UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = ?",
             (self._session.catalog, self._session.catalog),
         )
-        if wanted in {(same_name(schema), same_name(name)) for schema, name in there}:
+        registered = self._housekeeping.registered(table)
+        if registered is not None and wanted == (same_name(registered.schema), same_name(registered.name)):
+            return
+        if wanted in {(same_name(row[0]), same_name(row[1])) for row in there}:
             raise DestinationTableError(
                 "a table or view of this name is there already and was not made by this pipeline",
                 hint="rename or drop it; it is never overwritten",

@@ -25,12 +25,15 @@ class DuckDBSettings:
     checkpoint_threshold: str = "128MB"
     types: TypeOptions = field(default_factory=TypeOptions)
 
-    def session_settings(self) -> Mapping[str, int | str]:
-        """What is SET on every connection; values are times in UTC whatever the machine's zone is."""
+    def database_settings(self) -> Mapping[str, int | str]:
+        """What is SET once, for all connections."""
         chosen = {
-            "TimeZone": "UTC",
             "checkpoint_threshold": self.checkpoint_threshold,
             "threads": self.threads,
             "memory_limit": self.memory_limit,
         }
         return {name: value for name, value in chosen.items() if value is not None}
+
+    def connection_settings(self) -> Mapping[str, str]:
+        """What is SET on every connection; values are times in UTC whatever the machine's zone is."""
+        return {"TimeZone": "UTC"}

@@ -1,14 +1,13 @@
-"""The DuckDB destination: one file, one connection; rows, schema changes and watermarks in one transaction each."""
+"""The DuckDB destination: one file; rows, schema changes and watermarks in one transaction each."""
 
 # ruff: noqa: S608 -- the table's name went through `quote`
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 from etl.ddl.operations import ActualTable, SchemaOperation
 from etl.destinations.base import (
@@ -22,9 +21,10 @@ from etl.destinations.base import (
 from etl.destinations.duckdb import changelog, dialect, mirror
 from etl.destinations.duckdb.catalog import Catalog
 from etl.destinations.duckdb.config import DuckDBSettings
+from etl.destinations.duckdb.copies import Copies
 from etl.destinations.duckdb.housekeeping import Housekeeping
 from etl.destinations.duckdb.session import Session
-from etl.destinations.duckdb.shape import TableShape, insert
+from etl.destinations.duckdb.shape import TableShape
 from etl.destinations.naming import printable_name
 from etl.destinations.runs import JoinedRun, split_at_truncates
 from etl.errors import DestinationError, DestinationUnavailableError
@@ -40,6 +40,7 @@ class _Open:
     session: Session
     housekeeping: Housekeeping
     catalog: Catalog
+    copies: Copies
 
 
 class DuckDBDestination(Destination):
@@ -56,6 +57,8 @@ class DuckDBDestination(Destination):
     def __init__(self, settings: DuckDBSettings) -> None:
         self._settings = settings
         self._opened: _Open | None = None
+        #: Tables come and go one at a time: two transactions that create a schema would conflict.
+        self._shaping = threading.Lock()
 
     def check(self) -> str:
         """Open the file and close it again; one that does not exist yet must be creatable."""
@@ -84,7 +87,9 @@ class DuckDBDestination(Destination):
         except BaseException:
             session.close()
             raise
-        self._opened = _Open(session, housekeeping, Catalog(session, housekeeping, self._settings.types))
+        catalog = Catalog(session, housekeeping, self._settings.types)
+        copies = Copies(session, housekeeping, catalog, pipeline_id)
+        self._opened = _Open(session, housekeeping, catalog, copies)
 
     def close(self) -> None:
         """Close the file; idempotent. DuckDB writes a checkpoint when the last connection closes."""
@@ -118,13 +123,14 @@ class DuckDBDestination(Destination):
     # --- creating, copying, dropping ----------------------------------------------------------------------------
 
     def create_table(self, table: DestinationTable, schema: ReplicatedTableSchema) -> None:
-        """Create the table empty. A table there that is not ours is refused, never replaced."""
-        with self.transaction():
-            self._open.catalog.create(table, schema)
+        """Begin a copy in a table of its own. A table that is not ours where it will stand is refused."""
+        with self._shaping, self.transaction():
+            self._open.copies.begin(table, schema)
 
     def drop_table(self, table: DestinationTable) -> None:
-        """Drop the table, its watermark and its exact texts."""
-        with self.transaction():
+        """Drop the table, its watermark and its exact texts, and a copy under way."""
+        with self._shaping, self.transaction():
+            self._open.copies.abandon(table)
             self._open.catalog.drop(table)
 
     def write_table_rows(
@@ -132,18 +138,17 @@ class DuckDBDestination(Destination):
     ) -> None:
         """Append copied rows in a transaction of their own."""
         with self.transaction():
-            shape = self._open.catalog.shape(table)
-            rows = pa.Table.from_batches([batch.rows])
-            if table.mode is TableMode.CHANGELOG:
-                changelog.append_copy(self._open.session, shape, schema, rows)
-            else:
-                insert(self._open.session, shape, schema.columns, rows)
-            exact = ((value.attnum, 0, value.row, value.text) for value in batch.unrepresentable)
-            self._open.housekeeping.keep_exact(table.oid, exact)
+            self._open.copies.append(table, schema, batch)
 
-    def finish_copy(self, table: DestinationTable, watermark: Position) -> None:
-        """Set the watermark: a table that has one is complete."""
-        self.set_watermark(table, watermark)
+    def finish_copy(self, table: DestinationTable, watermark: Position, rows: int) -> None:
+        """Put the copy in the place of the old table, with its watermark, in one transaction."""
+        with self._shaping, self.transaction():
+            self._open.copies.finish(table, watermark, rows)
+
+    def abandon_copy(self, table: DestinationTable) -> None:
+        """Drop the table of the copy."""
+        with self._shaping, self.transaction():
+            self._open.copies.abandon(table)
 
     # --- the stream ---------------------------------------------------------------------------------------------
 
@@ -178,7 +183,7 @@ class DuckDBDestination(Destination):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """One DuckDB transaction, fenced by the epoch; inside another one it is part of it.
+        """One DuckDB transaction of this thread, fenced by the epoch; inside another one it is part of it.
 
         Rows and schema of one table never change in the same transaction: DuckDB 1.5 refuses that at COMMIT.
         """
@@ -187,7 +192,7 @@ class DuckDBDestination(Destination):
             yield
             return
         try:
-            with opened.session.transaction():
+            with opened.session.transaction(opened.housekeeping.committing):
                 opened.housekeeping.fence()
                 yield
         except BaseException:

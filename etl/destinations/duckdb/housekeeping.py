@@ -6,17 +6,26 @@ It is part of every transaction that writes rows or schemas, so it is never ahea
 - ``progress``: the watermark per table; a table without a row has no complete copy.
 - ``tables``: the name each source table has here. Two source tables never share one.
 - ``unrepresentable``: the exact text of values that their column cannot hold (the column has NULL there).
+- ``copies``: the copies under way: the name that each copied table will have here.
+- ``copied_unrepresentable``: the exact texts of those copies.
+
+**One writer.** A file has one process, so only this process can take ownership away from one of its own destinations: a
+lock of the process keeps that apart from every commit, and in it a commit looks at the epoch. Nothing is written for it,
+hence transactions of several threads never conflict over it.
 """
 
 # ruff: noqa: S608 -- the names are constants and go through `quote`; values are parameters
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
-from etl.destinations.base import DestinationTable
+from etl.destinations.base import DestinationTable, TableMode
 from etl.destinations.duckdb.dialect import quote, same_name
 from etl.destinations.duckdb.session import Session
 from etl.destinations.naming import split_name
@@ -26,18 +35,34 @@ from etl.lsn import ORDINAL_RULE, Lsn, Position
 SCHEMA: Final = "_etl"
 FORMAT_VERSION: Final = 1
 
+_NAMES: Final = (
+    "pipeline_id BIGINT, table_oid UINTEGER, schema_name VARCHAR, table_name VARCHAR, source_name VARCHAR,"
+    " mode VARCHAR"
+)
+_TEXTS: Final = (
+    "pipeline_id BIGINT, table_oid UINTEGER, column_attnum SMALLINT, commit_lsn UBIGINT, ordinal UINTEGER,"
+    " value VARCHAR"
+)
 _TABLES: Final = {
     "pipeline": "pipeline_id BIGINT, epoch BIGINT, format_version INTEGER, ordinal_rule INTEGER",
     "progress": "pipeline_id BIGINT, table_oid UINTEGER, commit_lsn UBIGINT, ordinal UINTEGER, epoch BIGINT",
-    "tables": (
-        "pipeline_id BIGINT, table_oid UINTEGER, schema_name VARCHAR, table_name VARCHAR, source_name VARCHAR,"
-        " mode VARCHAR"
-    ),
-    "unrepresentable": (
-        "pipeline_id BIGINT, table_oid UINTEGER, column_attnum SMALLINT, commit_lsn UBIGINT, ordinal UINTEGER,"
-        " value VARCHAR"
-    ),
+    "tables": _NAMES,
+    "unrepresentable": _TEXTS,
+    "copies": _NAMES,
+    "copied_unrepresentable": _TEXTS,
 }
+
+#: Held while an epoch is stored, and by every commit from its look at the epoch on.
+_ownership: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A table that a source table has here, or will have once its copy is complete."""
+
+    schema: str
+    name: str
+    mode: TableMode
 
 
 class Housekeeping:
@@ -47,16 +72,21 @@ class Housekeeping:
         self._session = session
         self._pipeline_id = pipeline_id
         self._epoch = epoch
-        self._pipeline, self._progress, self._tables, self._unrepresentable = (
-            f"{quote(session.catalog)}.{SCHEMA}.{table}" for table in _TABLES
-        )
+        (
+            self._pipeline,
+            self._progress,
+            self._tables,
+            self._unrepresentable,
+            self._copies,
+            self._copied_unrepresentable,
+        ) = (f"{quote(session.catalog)}.{SCHEMA}.{table}" for table in _TABLES)
 
     def take_ownership(self) -> None:
         """Create what is missing and store our epoch.
 
         Raises `DestinationVersionError` and `DestinationFencedError`.
         """
-        with self._session.transaction():
+        with _ownership, self._session.transaction():
             self._session.run(f"CREATE SCHEMA IF NOT EXISTS {quote(self._session.catalog)}.{SCHEMA}")
             for table, columns in _TABLES.items():
                 self._session.run(
@@ -92,14 +122,24 @@ class Housekeeping:
                 )
 
     def fence(self) -> None:
-        """Make this transaction conflict with any other owner's. Raises `DestinationFencedError`."""
-        # numbers stand in the text: this runs in every transaction, and preparing costs as much as executing
-        mine = self._session.run(
-            f"UPDATE {self._pipeline} SET epoch = epoch"
-            f" WHERE pipeline_id = {self._pipeline_id:d} AND epoch = {self._epoch:d}"
+        """Raise `DestinationFencedError` when another owner's epoch is committed by now."""
+        # the number stands in the text: this runs in every transaction, and preparing costs as much as executing
+        rows = self._session.committed_rows(
+            f"SELECT epoch FROM {self._pipeline} WHERE pipeline_id = {self._pipeline_id:d}"
         )
-        if mine != 1:
-            self._refuse_newer(self._stored_epoch() or 0, always=True)
+        stored = int(rows[0][0]) if rows else 0
+        if stored != self._epoch:
+            self._refuse_newer(stored, always=True)
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """What a COMMIT stands in: we are the owner, and nobody else becomes it meanwhile.
+
+        Raises `DestinationFencedError`.
+        """
+        with _ownership:
+            self.fence()
+            yield
 
     def watermarks(self) -> dict[int, Position]:
         """Table oid → last position applied."""
@@ -129,11 +169,16 @@ class Housekeeping:
                 f" WHERE oid NOT IN (SELECT table_oid FROM {self._progress} WHERE pipeline_id = {self._pipeline_id:d})"
             )
 
+    def is_complete(self, table: DestinationTable) -> bool:
+        """Whether the table has a whole copy of its source table: it has a watermark."""
+        return table.oid in self.watermarks()
+
     def other_owner(self, table: DestinationTable) -> str | None:
-        """The source table, not `table`'s own, that already has its name here; None when it is free."""
+        """The source table, not `table`'s own, that has or is about to have its name here; None when it is free."""
         wanted = tuple(map(same_name, split_name(table.name)))
+        columns = "pipeline_id, table_oid, schema_name, table_name, source_name"
         rows = self._session.rows(
-            f"SELECT pipeline_id, table_oid, schema_name, table_name, source_name FROM {self._tables}"
+            f"SELECT {columns} FROM {self._tables} UNION ALL SELECT {columns} FROM {self._copies}"
         )
         for pipeline_id, oid, schema, name, source in rows:
             is_own = (pipeline_id, oid) == (self._pipeline_id, table.oid)
@@ -141,30 +186,43 @@ class Housekeeping:
                 return f"{source} (oid {oid}, pipeline {pipeline_id})"
         return None
 
-    def registered_name(self, table: DestinationTable) -> tuple[str, str] | None:
-        """Schema and name of the table that this source table has here, or None when it has none."""
-        rows = self._session.rows(
-            f"SELECT schema_name, table_name FROM {self._tables} WHERE pipeline_id = ? AND table_oid = ?",
-            (self._pipeline_id, table.oid),
-        )
-        return (rows[0][0], rows[0][1]) if rows else None
+    def registered(self, table: DestinationTable) -> Registered | None:
+        """The table that this source table has here, or None when it has none."""
+        return self._registered(self._tables, table)
 
-    def register(self, table: DestinationTable, source_name: str) -> None:
-        """Record the name of a table that is being created."""
+    def copying(self, table: DestinationTable) -> Registered | None:
+        """What the copy of this source table that is under way will become, or None when none is."""
+        return self._registered(self._copies, table)
+
+    def begin_copy(self, table: DestinationTable, source_name: str) -> None:
+        """Record the name of a table that is being copied."""
         self._session.run(
-            f"INSERT INTO {self._tables} VALUES (?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO {self._copies} VALUES (?, ?, ?, ?, ?, ?)",
             (self._pipeline_id, table.oid, *split_name(table.name), source_name, table.mode.value),
         )
 
-    def forget(self, table: DestinationTable) -> None:
-        """Remove everything stored about a table."""
-        for where in (self._tables, self._progress, self._unrepresentable):
-            self._session.run(
-                f"DELETE FROM {where} WHERE pipeline_id = ? AND table_oid = ?", (self._pipeline_id, table.oid)
-            )
+    def end_copy(self, table: DestinationTable, *, keep_texts: bool) -> None:
+        """What was copied is the table from now on; of the exact texts so far, `keep_texts` or not."""
+        ours = f"pipeline_id = {self._pipeline_id:d} AND table_oid = {table.oid:d}"
+        moved = [(self._copies, self._tables), (self._copied_unrepresentable, self._unrepresentable)]
+        for _, target in moved[: 1 if keep_texts else 2]:
+            self._session.run(f"DELETE FROM {target} WHERE {ours}")
+        for source, target in moved:
+            self._session.run(f"INSERT INTO {target} SELECT * FROM {source} WHERE {ours}")
+        self.forget_copy(table)
 
-    def keep_exact(self, oid: int, values: Iterable[tuple[int, int, int, str]]) -> None:
-        """Store exact texts: ``(attnum, commit_lsn, ordinal, text)`` each."""
+    def forget_copy(self, table: DestinationTable) -> None:
+        """Remove everything stored about a copy under way."""
+        self._delete(table, self._copies, self._copied_unrepresentable)
+
+    def forget(self, table: DestinationTable) -> None:
+        """Remove everything stored about a table that is complete."""
+        self._delete(table, self._tables, self._progress, self._unrepresentable)
+
+    def keep_exact(
+        self, oid: int, values: Iterable[tuple[int, int, int, str]], *, copied: bool = False
+    ) -> None:
+        """Store exact texts: ``(attnum, commit_lsn, ordinal, text)`` each; `copied`: of a copy under way."""
         rows = list(values)
         if not rows:
             return
@@ -178,8 +236,21 @@ class Housekeeping:
         data = pa.table(columns, names=["attnum", "commit_lsn", "ordinal", "value"])
         with self._session.arrow("_etl_exact", data) as source:
             self._session.run(
-                f"INSERT INTO {self._unrepresentable} SELECT ?, ?, c0, c1, c2, c3 FROM {source}",
+                f"INSERT INTO {self._copied_unrepresentable if copied else self._unrepresentable} SELECT ?, ?, c0, c1, c2, c3 FROM {source}",
                 (self._pipeline_id, oid),
+            )
+
+    def _registered(self, where: str, table: DestinationTable) -> Registered | None:
+        rows = self._session.rows(
+            f"SELECT schema_name, table_name, mode FROM {where} WHERE pipeline_id = ? AND table_oid = ?",
+            (self._pipeline_id, table.oid),
+        )
+        return Registered(rows[0][0], rows[0][1], TableMode(rows[0][2])) if rows else None
+
+    def _delete(self, table: DestinationTable, *places: str) -> None:
+        for where in places:
+            self._session.run(
+                f"DELETE FROM {where} WHERE pipeline_id = ? AND table_oid = ?", (self._pipeline_id, table.oid)
             )
 
     def _stored_epoch(self) -> int | None:

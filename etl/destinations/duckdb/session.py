@@ -1,14 +1,17 @@
-"""The one connection to a database file: statements, transactions, Arrow tables in, DuckDB's errors out as ours.
+"""An open database file: statements, transactions, Arrow tables in, DuckDB's errors out as ours.
 
 An error message of DuckDB may quote a row's value, so only the first line of those that cannot is passed on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
@@ -54,8 +57,16 @@ _UNAVAILABLE: Final = (
 )
 
 
+@dataclass(eq=False)
+class _Link:
+    """A connection, and whether it is inside a transaction."""
+
+    connection: duckdb.DuckDBPyConnection
+    in_transaction: bool = False
+
+
 class Session:
-    """An open database. Not thread-safe."""
+    """An open database. Each thread works over a connection of its own, with its own transaction and Arrow tables."""
 
     def __init__(self, settings: DuckDBSettings) -> None:
         """Raises `DestinationUnavailableError` when locked, `DestinationVersionError` when written by a newer DuckDB."""
@@ -68,19 +79,23 @@ class Session:
                 hint="choose another path",
             ) from error
         try:
-            self._connection = duckdb.connect(str(settings.path))
+            self._root = duckdb.connect(str(settings.path))
         except duckdb.Error as error:
             raise _translated(error, settings.path) from None
-        self._in_transaction = False
-        for name, value in settings.session_settings().items():
+        self._own = threading.local()
+        self._links: WeakSet[_Link] = WeakSet()
+        self._root_lock = threading.Lock()
+        self._connection_settings = settings.connection_settings()
+        for name, value in settings.database_settings().items():
             self.run(f"SET {name} = {literal(str(value))}")
         #: The database's own name, for names in three parts: in two parts, a schema of that name is ambiguous.
         self.catalog = str(self.rows("SELECT current_database()")[0][0])
 
     def close(self) -> None:
-        """Close the file; idempotent."""
-        with suppress(duckdb.Error):
-            self._connection.close()
+        """Close the file, with the connections of all threads; idempotent."""
+        for link in (*self._links, _Link(self._root)):
+            with suppress(duckdb.Error):
+                link.connection.close()
 
     @property
     def path(self) -> Path:
@@ -89,8 +104,8 @@ class Session:
 
     @property
     def in_transaction(self) -> bool:
-        """True inside a `transaction` block."""
-        return self._in_transaction
+        """True inside a `transaction` block of this thread."""
+        return self._link.in_transaction
 
     def run(self, sql: str, parameters: Sequence[object] = (), table: str | None = None) -> int:
         """Execute one statement; returns the number of rows it changed, 0 when DuckDB tells none.
@@ -102,40 +117,71 @@ class Session:
 
     def rows(self, sql: str, parameters: Sequence[object] = (), table: str | None = None) -> list[Row]:
         """Execute one statement and fetch all rows. Raises `DestinationError`."""
-        try:
-            return self._connection.execute(sql, list(parameters)).fetchall()
-        except duckdb.Error as error:
-            raise _translated(error, self._path, table) from None
+        with self._translating(table):
+            return self._link.connection.execute(sql, list(parameters)).fetchall()
+
+    def committed_rows(self, sql: str) -> list[Row]:
+        """The rows as they are committed by now, which a transaction that runs already does not see."""
+        with self._root_lock, self._translating():
+            return self._root.execute(sql).fetchall()
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """One transaction, rolled back by any exception; inside another one it is part of it."""
-        if self._in_transaction:
+    def transaction(
+        self, committing: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> Iterator[None]:
+        """One transaction, rolled back by any exception; inside another one it is part of it.
+
+        `committing` is entered for the COMMIT alone; what it raises rolls the transaction back.
+        """
+        link = self._link
+        if link.in_transaction:
             yield
             return
         self.run("BEGIN TRANSACTION")
-        self._in_transaction = True
+        link.in_transaction = True
         try:
             yield
-            self.run("COMMIT")
+            with committing():
+                self.run("COMMIT")
         except BaseException:
             # a failed statement leaves the connection aborted until ROLLBACK; a failed COMMIT has rolled back already
             with suppress(duckdb.Error):
-                self._connection.execute("ROLLBACK")
+                link.connection.execute("ROLLBACK")
             raise
         finally:
-            self._in_transaction = False
+            link.in_transaction = False
 
     @contextmanager
     def arrow(self, name: str, data: pa.Table) -> Iterator[str]:
         """Make `data` readable in SQL under the returned name, with columns ``c0``, ``c1`` and so on."""
         named = data.rename_columns([f"c{index}" for index in range(data.num_columns)])
+        connection = self._link.connection
         try:
-            self._connection.register(name, named)
+            connection.register(name, named)
             yield f"temp.main.{quote(name)}"
         finally:
             with suppress(duckdb.Error):
-                self._connection.unregister(name)
+                connection.unregister(name)
+
+    @property
+    def _link(self) -> _Link:
+        link: _Link | None = getattr(self._own, "link", None)
+        return link if link is not None else self._new_link()
+
+    def _new_link(self) -> _Link:
+        with self._root_lock, self._translating():
+            link = self._own.link = _Link(self._root.cursor())
+            self._links.add(link)
+            for name, value in self._connection_settings.items():
+                link.connection.execute(f"SET {name} = {literal(value)}")
+        return link
+
+    @contextmanager
+    def _translating(self, table: str | None = None) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as error:
+            raise _translated(error, self._path, table) from None
 
 
 def _translated(error: duckdb.Error, path: Path, table: str | None = None) -> DestinationError:

@@ -11,7 +11,7 @@ from etl.destinations.base import CopyBatch
 from etl.events import Event
 from etl.lsn import Lsn, Position
 from etl.telemetry import failpoints
-from etl.testing.builders import INT8, TEXT, Delete, Insert, PlainRow, Stream, altered, batch, column
+from etl.testing.builders import Delete, Insert, PlainRow, Stream, altered, batch, column
 from etl.testing.destination_kit import ITEMS, ORDERS, DestinationKit, World, multiset
 
 
@@ -24,15 +24,6 @@ class CopyRules:
         world.copy(ORDERS, rows)
         assert world.rows(ORDERS) == multiset(rows)
         assert world.columns(ORDERS) == {("id", 1), ("note", 2), ("doc", 3)}
-
-    def test_a_copy_in_several_batches_keeps_them_all(self, kit: DestinationKit) -> None:
-        world = World(kit)
-        world.writer.create(ORDERS)
-        rows = [{"id": number, "note": None, "doc": "x"} for number in range(10)]
-        for start in (0, 4, 8):
-            world.writer.copy_rows(ORDERS, CopyBatch(batch(ORDERS, rows[start : start + 4])))
-        world.writer.finish_copy(ORDERS, Position.ZERO)
-        assert world.rows(ORDERS) == multiset(rows)
 
     @pytest.mark.parametrize("point", ["copy.mid", "copy.before_finish", "copy.after_finish"])
     def test_a_copy_that_crashed_is_replaced_by_the_next_one(self, kit: DestinationKit, point: str) -> None:
@@ -50,10 +41,10 @@ class CopyRules:
         self, kit: DestinationKit
     ) -> None:
         world = World(kit)
-        world.writer.create(ORDERS)
-        world.writer.copy_rows(ORDERS, CopyBatch(batch(ORDERS, [{"id": 1}])))
+        world.copies.create(ORDERS)
+        world.copies.copy_rows(ORDERS, CopyBatch(batch(ORDERS, [{"id": 1}])))
         assert ORDERS.oid not in world.destination.watermarks()
-        world.writer.finish_copy(ORDERS, Position.end_of(Lsn(0x500)))
+        world.finish(ORDERS, 1, Position.end_of(Lsn(0x500)))
         world.restart()
         assert world.destination.watermarks()[ORDERS.oid] == Position.end_of(Lsn(0x500))
 
@@ -69,15 +60,6 @@ class CopyRules:
         report = world.write([*in_copy, *later])
         assert world.rows(ORDERS) == multiset([{"id": 2, "note": None, "doc": None}])
         assert (report.replayed, report.rows) == ({ORDERS.oid: 1}, {ORDERS.oid: 2})
-
-    def test_copying_again_replaces_the_table_and_its_schema(self, kit: DestinationKit) -> None:
-        world, stream = World(kit), Stream()
-        world.copy(ORDERS, [{"id": 1}])
-        world.write([stream.rows(ORDERS, Insert({"id": 2})), stream.commit()])
-        other = altered(ORDERS, column("id", 1, INT8), column("fresh", 9, TEXT))
-        world.copy(other, [{"id": 7, "fresh": "x"}])
-        assert world.rows(other) == multiset([{"id": 7, "fresh": "x"}])
-        assert world.destination.watermarks()[ORDERS.oid] == Position.ZERO
 
     def test_a_table_that_was_never_copied_fails_alone(self, kit: DestinationKit) -> None:
         world, stream = World(kit), Stream()

@@ -87,7 +87,8 @@ class FenceRules:
             lambda: old.writer.write([run]),
             lambda: old.writer.write([stream.relation(wider)]),
             lambda: old.destination.set_watermark(old.table(ORDERS), stream.next),
-            lambda: old.destination.finish_copy(old.table(ORDERS), stream.next),
+            lambda: old.destination.finish_copy(old.table(ORDERS), stream.next, 0),
+            lambda: old.copies.create(wider),
             lambda: old.destination.drop_table(old.table(ORDERS)),
         )
         for attempt in attempts:

@@ -63,8 +63,12 @@ def test_a_table_lives_in_the_namespace_of_its_schema_through_all_its_life(world
         [{"id": 1, "text": "uno", "more": None}, {"id": 3, "text": None, "more": "m"}]
     )
     assert [row.namespace for row in sql("SHOW TABLES IN Shop_x2e_eu")] == [NAMESPACE]
-    world.copy(renamed)
+    world.copies.create(renamed)
+    assert sum(world.rows(renamed).values()) == 2
+    world.finish(renamed, 0)
     assert not world.rows(renamed)
+    assert world.columns(renamed) == {("id", 1), ("text", 2), ("more", 3)}
+    assert [row.tableName for row in sql("SHOW TABLES IN _etl")] == ["control", "unrepresentable"]
     world.destination.drop_table(world.table(ORDERS))
     assert sql("SHOW TABLES IN Shop_x2e_eu") == []
 
@@ -74,5 +78,5 @@ def test_a_table_that_somebody_else_made_is_never_overwritten(world: World) -> N
     sql("CREATE TABLE Shop_x2e_eu.theirs (id INT) USING delta")
     theirs = table_schema(column("id", 1, INT8), oid=77, schema="Shop.eu", name="theirs")
     with pytest.raises(DestinationTableError, match="was not made by this pipeline"):
-        world.writer.create(theirs)
+        world.copies.create(theirs)
     assert sql("SELECT * FROM Shop_x2e_eu.theirs") == []

@@ -18,7 +18,6 @@ from deltalake.exceptions import DeltaProtocolError
 from etl.destinations.base import CopyBatch, TableMode
 from etl.destinations.delta.config import DeltaSettings
 from etl.destinations.delta.places import Places
-from etl.lsn import Position
 from etl.schema.table import ColumnSchema, ReplicaIdentity, ReplicatedTableSchema
 from etl.spark.session import new_session
 from etl.testing.builders import (
@@ -206,10 +205,10 @@ def test_a_changelog_is_read_alike(lake: World):
 
 def test_values_of_every_type_are_read_alike(lake: World):
     schema = table_schema(ID, *(s.column for s in SAMPLES), oid=18003, name="second_types")
-    lake.writer.create(schema)
+    lake.copies.create(schema)
     arrays = [pa.array(np.arange(ROWS)), *(s.array for s in SAMPLES)]
-    lake.writer.copy_rows(schema, CopyBatch(pa.record_batch(arrays, names=[c.name for c in schema.columns])))
-    lake.writer.finish_copy(schema, Position.ZERO)
+    lake.copies.copy_rows(schema, CopyBatch(pa.record_batch(arrays, names=[c.name for c in schema.columns])))
+    lake.finish(schema, ROWS)
     spark, delta_rs = by_spark(lake, schema), by_delta_rs(lake, schema)
     assert delta_rs.schema.names == spark.schema.names
     differing = [

@@ -16,7 +16,6 @@ from etl.destinations.base import CopyBatch
 from etl.destinations.delta.dialect import column_type, literal, quote, same_name
 from etl.destinations.delta.places import Places
 from etl.events import OP_INSERT, OP_UPDATE, RowChanges, Unrepresentable
-from etl.lsn import Position
 from etl.schema.table import ReplicaIdentity
 from etl.schema.types import (
     DATE_INFINITY,
@@ -93,11 +92,11 @@ def changes() -> RowChanges:
 
 @pytest.fixture(scope="module")
 def written(lake: World) -> pa.Table:
-    lake.writer.create(EVERY_TYPE)
+    lake.copies.create(EVERY_TYPE)
     for way, samples in (("copied", True), ("updated", False), ("left out of an update", True)):
         known = unrepresentable() if way == "copied" else ()
-        lake.writer.copy_rows(EVERY_TYPE, CopyBatch(rows_of(way, samples=samples), known))
-    lake.writer.finish_copy(EVERY_TYPE, Position.ZERO)
+        lake.copies.copy_rows(EVERY_TYPE, CopyBatch(rows_of(way, samples=samples), known))
+    lake.finish(EVERY_TYPE, 3 * ROWS)
     lake.write([changes()])
     return read(lake, f"SELECT * FROM {place(lake, EVERY_TYPE)} ORDER BY id")
 
@@ -232,9 +231,9 @@ def test_a_row_is_found_by_a_key_of_any_type(lake: World):
     )
     cells = [s.array.slice(s.texts.index(KEY_TEXTS[s.column.type_name]), 1) for s in chosen]
     row = pa.record_batch([*cells, pa.array([1])], names=[*keys, "v"])
-    lake.writer.create(schema)
-    lake.writer.copy_rows(schema, CopyBatch(row))
-    lake.writer.finish_copy(schema, Position.ZERO)
+    lake.copies.create(schema)
+    lake.copies.copy_rows(schema, CopyBatch(row))
+    lake.finish(schema, 1)
     stream = Stream()
     lake.write([with_rows(stream.rows(schema, Update({"v": 2})), [*cells, pa.array([2])])])
     assert read(lake, f"SELECT v FROM {place(lake, schema)}")["v"].to_pylist() == [2]
@@ -259,9 +258,9 @@ def test_a_row_without_a_key_is_found_by_values_of_every_type(lake: World):
     )
     rows = pa.record_batch([s.array for s in chosen], names=[c.name for c in schema.columns])
     nothing = batch(schema, [{}])
-    lake.writer.create(schema)
-    lake.writer.copy_rows(schema, CopyBatch(pa.concat_batches([rows, rows, nothing, nothing])))
-    lake.writer.finish_copy(schema, Position.ZERO)
+    lake.copies.create(schema)
+    lake.copies.copy_rows(schema, CopyBatch(pa.concat_batches([rows, rows, nothing, nothing])))
+    lake.finish(schema, 2 * ROWS + 2)
     run = Stream().rows(schema, *(Delete({}) for _ in range(ROWS + 1)))
     report = lake.write([replaced(run, old=pa.concat_batches([rows, nothing]))])
     assert not report.unmatched

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from etl.destinations.base import TableMode
+from etl.destinations.copy_writer import CopyWriter
 from etl.destinations.duckdb.config import DuckDBSettings
 from etl.destinations.duckdb.destination import DuckDBDestination
 from etl.destinations.writer import EventWriter, WriteInterruptedError
@@ -125,11 +126,12 @@ class Run:
         )
 
     def _copy_nothing(self) -> None:
+        copies = CopyWriter(self.destination, self.journal, lambda _: TableMode.MIRROR)
         for schema in SCHEMAS:
             self.tables.move(schema.oid, TableEvent.COPY_STARTED)
             self.store.save_schema(schema.schema)
-            self.writer.create(schema)
-            self.writer.finish_copy(schema, Position(Lsn(START - 1), MAX_ORDINAL))
+            copies.create(schema)
+            copies.finish(schema, Position(Lsn(START - 1), MAX_ORDINAL), 0)
             self.tables.move(schema.oid, TableEvent.COPY_FINISHED, sync_lsn=START)
 
     def feed(self, *payloads: Sequence[bytes]) -> None:

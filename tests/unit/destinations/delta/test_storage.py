@@ -52,6 +52,13 @@ def test_only_what_earlier_runs_of_the_same_pipeline_left_is_cleaned(tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["11-1-0.parquet", "2-1-0.parquet", "note.txt"]
 
 
+def test_a_folder_tells_what_is_in_it_and_one_that_is_not_there_nothing(tmp_path: Path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    assert sorted(Folder.at(str(tmp_path)).names()) == ["file", "folder"]
+    assert Folder.at(str(tmp_path / "none")).names() == []
+
+
 def test_cleaning_creates_the_folder(tmp_path: Path):
     staging(tmp_path / "a" / "b").clean()
     assert (tmp_path / "a" / "b").is_dir()
