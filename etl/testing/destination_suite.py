@@ -12,6 +12,7 @@ import pytest
 
 from etl.telemetry import failpoints
 from etl.testing.destination_kit import DestinationKit
+from etl.testing.destination_rules.beside import CopyBesideRules, CopyingThreadRules
 from etl.testing.destination_rules.changelog import ChangelogRules
 from etl.testing.destination_rules.copying import CopyRules
 from etl.testing.destination_rules.crash import CrashRules
@@ -28,6 +29,8 @@ __all__ = ["DestinationKit", "DestinationSuite"]
 
 class DestinationSuite(
     CopyRules,
+    CopyBesideRules,
+    CopyingThreadRules,
     MirrorRules,
     KeylessRules,
     ValueRules,

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from etl.destinations.base import CopyBatch
 from etl.destinations.delta.config import Maintenance
 from etl.destinations.delta.destination import DeltaDestination
 from etl.destinations.delta.session import Session
 from etl.errors import DestinationFencedError, DestinationUnavailableError, DestinationVersionError
+from etl.events import Unrepresentable
 from etl.lsn import Lsn, Position
 from etl.spark.session import new_session
-from etl.testing.builders import Insert, Stream, Update
+from etl.testing.builders import Insert, Stream, Update, batch
 from etl.testing.delta_kit import TEST_SPARK, DeltaKit
 from etl.testing.destination_kit import ORDERS, PIPELINE_ID, World, multiset
 
@@ -151,6 +153,32 @@ def test_small_files_are_compacted_after_so_many_commits_and_nothing_changes(tmp
     assert sorted(row["id"] for row in kit.rows(world.table(ORDERS))) == [0, 1, 2, 3]
     world.restart()
     assert world.destination.watermarks()[ORDERS.oid].ordinal == 4
+
+
+def test_a_new_copy_comes_in_with_one_commit_and_leaves_nothing_beside_the_table(
+    kit: DeltaKit, world: World
+) -> None:
+    lake, watermark = Path(kit.settings.path or ""), Position.end_of(Lsn(0x20))
+    for text in ("old", "new"):
+        world.copies.create(ORDERS)
+        unheld = (Unrepresentable(0, 2, text),)
+        world.copies.copy_rows(ORDERS, CopyBatch(batch(ORDERS, [{"id": 1, "doc": text}]), unheld))
+        world.finish(ORDERS, 1, watermark)
+    property_, swap = sql(f"DESCRIBE HISTORY {place(kit)} LIMIT 2")
+    assert (property_.operation, swap.operation) == ("SET TBLPROPERTIES", "WRITE")
+    assert swap.operationParameters["mode"] == "Overwrite"
+    assert f'"watermark": "{watermark}", "created": true' in swap.userMetadata
+    assert [row.value for row in sql(f"SELECT value FROM delta.`{lake}/_etl/unrepresentable`")] == ["new"]
+    beside = f"copy_{PIPELINE_ID}_{ORDERS.oid}"
+    assert not (lake / "_etl" / beside).exists()
+    world.copies.create(ORDERS)
+    other = lake / "_etl" / "copy_8_1"
+    other.mkdir()
+    assert (lake / "_etl" / beside).exists()
+    world.restart()
+    assert not (lake / "_etl" / beside).exists()
+    # another pipeline's may be under way
+    assert other.exists()
 
 
 def test_a_lake_of_a_newer_format_is_refused(kit: DeltaKit, world: World) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from etl.destinations.base import TableMode
 from etl.destinations.duckdb import DuckDBDestination, DuckDBSettings
 from etl.errors import (
     DestinationError,
@@ -20,7 +21,8 @@ from etl.errors import (
     DestinationVersionError,
     RetryPolicy,
 )
-from etl.testing.builders import INT8, Insert, Stream, column, table_schema
+from etl.lsn import Position
+from etl.testing.builders import INT8, Insert, Stream, altered, column, table_schema
 from etl.testing.destination_kit import ITEMS, ORDERS, PIPELINE_ID, World, multiset
 from etl.testing.duckdb_kit import DuckDBKit
 
@@ -96,6 +98,7 @@ FULL = f"""
 import resource, sys
 from pathlib import Path
 from etl.errors import DestinationFullError
+from etl.lsn import Position
 from etl.testing.builders import Insert, Stream
 from etl.testing.destination_kit import ORDERS, World
 from etl.testing.duckdb_kit import DuckDBKit
@@ -171,6 +174,12 @@ def test_the_schemas_of_duckdb_and_our_own_are_refused(tmp_path: Path, schema: s
         World(DuckDBKit(tmp_path)).copy(table_schema(column("id", 1, INT8), schema=schema, name="pipeline"))
 
 
+@pytest.mark.parametrize("name", ["_etl_copy_7_16385", "_ETL_COPY_"])
+def test_the_names_of_copies_under_way_are_refused(tmp_path: Path, name: str):
+    with pytest.raises(DestinationTableError, match="reserved"):
+        World(DuckDBKit(tmp_path)).copy(table_schema(column("id", 1, INT8), name=name))
+
+
 @pytest.mark.parametrize("schema", ["etl", "temp", "system", "main", "Main", "PUBLIC"])
 def test_a_schema_may_be_named_like_the_database_or_a_part_of_duckdb(tmp_path: Path, schema: str):
     world = World(DuckDBKit(tmp_path))
@@ -188,11 +197,31 @@ def test_two_pipelines_share_a_file_and_never_a_table(tmp_path: Path):
         DuckDBDestination(DuckDBSettings(tmp_path / "etl.duckdb")),
     )
     second.open(PIPELINE_ID + 1, 1)
-    from etl.destinations.base import TableMode
-
     table = first.destination_table(ORDERS, TableMode.MIRROR)
+    # the name is taken while the copy is under way, and when it is complete
     first.create_table(table, ORDERS)
+    with pytest.raises(DestinationTableError, match=f"pipeline {PIPELINE_ID}"):
+        second.create_table(table, ORDERS)
+    first.finish_copy(table, Position.ZERO, 0)
     with pytest.raises(DestinationTableError, match=f"pipeline {PIPELINE_ID}"):
         second.create_table(table, ORDERS)
     second.close()
     first.close()
+
+
+def test_a_log_that_cannot_take_a_new_type_is_kept_under_another_name_and_the_table_copied_again(
+    tmp_path: Path,
+):
+    world = World(DuckDBKit(tmp_path), modes=lambda _: TableMode.CHANGELOG)
+    world.copy(ORDERS, [{"id": 1, "note": "text"}])
+    retyped = altered(ORDERS, column("id", 1, INT8), column("note", 2, INT8))
+    with pytest.raises(DestinationTableError, match="'note' is BIGINT now"):
+        world.copy(retyped, [{"id": 2, "note": 2}])
+    world.destination.close()
+    with duckdb.connect(str(tmp_path / "etl.duckdb")) as connection:
+        connection.execute("ALTER TABLE public.orders RENAME TO archive")
+    world.start()
+    world.copy(retyped, [{"id": 2, "note": 2}])
+    kit = DuckDBKit(tmp_path)
+    assert kit.query("SELECT note FROM public.orders") == [{"note": 2}]
+    assert kit.query("SELECT note FROM public.archive") == [{"note": "text"}]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from etl.testing.destination_kit import ITEMS, FileJournal, World
+from etl.lsn import Lsn, Position
+from etl.testing.destination_kit import ITEMS, FileJournal, World, multiset
 from etl.testing.destination_rules.crash import arrived, crash_scenario
 from etl.testing.duckdb_kit import DuckDBKit
 
@@ -63,4 +64,23 @@ def test_no_acknowledged_write_is_lost_and_the_watermark_tells_the_rows(tmp_path
     rows = kit.query("SELECT count(*) AS n, count(DISTINCT id) AS ids FROM public.items")[0]
     assert rows["n"] == rows["ids"] == world.destination.watermarks()[ITEMS.oid].ordinal
     assert rows["n"] >= acknowledged * 100
+    world.destination.close()
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("point", "left"), [("copy.mid:2", 1), ("copy.before_finish:2", 1), ("copy.after_finish:2", 2)]
+)
+def test_a_copy_killed_beside_a_complete_table_leaves_the_old_one_or_the_new_one(
+    tmp_path: Path, point: str, left: int
+):
+    killed = subprocess.run(victim("resync", tmp_path, f"{point}=kill"), check=False)
+    assert killed.returncode == -signal.SIGKILL
+    world = World(DuckDBKit(tmp_path), journal=FileJournal(tmp_path / "journal"))
+    assert world.rows(ITEMS) == multiset({"id": number, "amount": left} for number in range(left))
+    assert world.destination.watermarks() == {ITEMS.oid: Position.end_of(Lsn(left))}
+    world.copy(ITEMS)
+    assert not world.rows(ITEMS)
+    tables = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'public'"
+    assert DuckDBKit(tmp_path).query(tables) == [{"table_name": "items"}]
     world.destination.close()

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etl.destinations.base import CopyBatch
 from etl.destinations.duckdb.dialect import (
     column_type,
     literal,
@@ -21,6 +22,7 @@ from etl.destinations.duckdb.dialect import (
     same_name,
 )
 from etl.destinations.naming import printable_name, split_name
+from etl.events import Unrepresentable
 from etl.schema.defaults import DefaultLiteral, LiteralKind
 from etl.schema.table import ReplicatedTableSchema
 from etl.schema.types import TypeOptions, known_types
@@ -42,6 +44,7 @@ from etl.testing.builders import (
     Stream,
     Update,
     altered,
+    batch,
     column,
     table_schema,
 )
@@ -210,8 +213,19 @@ def test_exact_texts_of_unrepresentable_values_are_kept_with_their_place(tmp_pat
     assert kept == [
         {"table_oid": schema.oid, "column_attnum": 2, "commit_lsn": 0x1000, "ordinal": 2, "value": "NaN"}
     ]
+    known = {"NaN"}
+    for texts in (["NaN", "Infinity"], ["-Infinity"]):
+        world.copies.create(schema)
+        for text in texts:
+            unheld = (Unrepresentable(0, 2, text),)
+            world.copies.copy_rows(schema, CopyBatch(batch(schema, [{"id": 1}]), unheld))
+        assert {row["value"] for row in kit.query("SELECT value FROM _etl.unrepresentable")} == known
+        world.finish(schema, len(texts))
+        known = set(texts)
+        assert {row["value"] for row in kit.query("SELECT value FROM _etl.unrepresentable")} == known
     world.copy(schema)
     assert not kit.query("SELECT * FROM _etl.unrepresentable")
+    assert not kit.query("SELECT * FROM _etl.copied_unrepresentable")
 
 
 def test_nulls_are_equal_and_values_exact_when_rows_without_a_key_are_matched(tmp_path: Path):
