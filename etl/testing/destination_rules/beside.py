@@ -148,22 +148,22 @@ class CopyingThreadRules:
         self, kit: DestinationKit
     ) -> None:
         world, stream = World(kit), Stream()
-        batches = 8 if kit.thorough else 1
-        whole = [_copied(number) for number in range(4 if kit.thorough else 2)]
+        batches, parts = (8, 4) if kit.thorough else (1, 2)
+        whole = [_copied(number) for number in range(parts)]
         shared = _copied(9)
         world.copy(ORDERS)
         # these are there already
         world.copy(whole[0], [{"id": -1}])
         world.copy(shared, [{"id": -1}])
-        with ThreadPoolExecutor(8) as threads:
+        with ThreadPoolExecutor(2 * parts) as threads:
             copies = [threads.submit(_copy, world, schema, batches) for schema in whole]
             world.copies.create(shared)
-            copies += [threads.submit(_copy_rows, world, shared, part, batches) for part in range(4)]
+            copies += [threads.submit(_copy_rows, world, shared, part, batches) for part in range(parts)]
             _stream_until(world, stream, lambda: all(copy.done() for copy in copies))
             for copy in copies:
                 copy.result()
-        world.finish(shared, 4 * batches * _ROWS)
-        assert world.rows(shared) == multiset(_ids(0, 4 * batches * _ROWS))
+        world.finish(shared, parts * batches * _ROWS)
+        assert world.rows(shared) == multiset(_ids(0, parts * batches * _ROWS))
         for schema in whole:
             world.writer.retry(schema.oid)
             assert world.rows(schema) == multiset(_ids(0, batches * _ROWS))
