@@ -1,0 +1,1 @@
+"""The initial copy beside what else reads a table of Postgres."""
