@@ -26,7 +26,7 @@ from etl.source.copy_text import parse
 from etl.source.copy_wire import Block, copy_blocks
 from etl.source.publication import PublishedTable
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 2 << 20
 
 #: Itself, or the partitions below it, as the snapshot shows them.
 _TREE = """
