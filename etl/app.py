@@ -31,6 +31,7 @@ from etl.source.preflight import check_source
 from etl.source.slots import apply_slot_name, current_lsn, drop_slot
 from etl.spark.fetch import fetch_jars
 from etl.spark.jars import JarReport, inspect_jars, jars_directory
+from etl.store.backlog import Backlogs
 from etl.store.base import StateStore, TableVerb
 from etl.store.postgres import PostgresStore
 from etl.telemetry.metrics import Metrics
@@ -111,6 +112,7 @@ def run_destroy(config: PipelineConfig, *, dry_run: bool, with_trigger: bool) ->
         store.acquire()
         drop_slot(connection, parameters, slot)
         store.destroy()
+        Backlogs(config.backlog_path).drop_unknown([])
         if with_trigger:
             install.uninstall(connection)
     return actions

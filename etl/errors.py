@@ -145,6 +145,20 @@ class TableSourceError(SourceError):
     kind = "table_source"
 
 
+class BacklogOverflowError(TableSourceError):
+    """More changes wait for a table than there is room for: they were given up, and the table is copied anew."""
+
+    kind = "backlog_overflow"
+    retry = RetryPolicy.TIMED
+
+
+class BacklogLostError(TableSourceError):
+    """The changes that waited for a table are gone with their folder: the table is copied anew."""
+
+    kind = "backlog_lost"
+    retry = RetryPolicy.TIMED
+
+
 # --- stream and schema ----------------------------------------------------------------------------------------
 
 
@@ -238,12 +252,21 @@ class DestinationTableError(DestinationError):
     """One table cannot take its rows or its schema; the other tables can go on."""
 
     kind = "destination_table"
+    retry = RetryPolicy.TIMED
+
+
+class DestinationTableLostError(DestinationTableError):
+    """A table that was complete is not there any more; writing on would make it look complete."""
+
+    kind = "destination_table_lost"
+    retry = RetryPolicy.MANUAL
 
 
 class SchemaAmbiguousError(DestinationTableError):
     """The real table is not explained by exactly one prefix of the plan: a person must decide."""
 
     kind = "schema_ambiguous"
+    retry = RetryPolicy.MANUAL
 
 
 # --- store ----------------------------------------------------------------------------------------------------

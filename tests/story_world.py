@@ -138,7 +138,7 @@ class World:
             return
         pipeline = self.pipelines["live"]
         with pipeline.running() as daemon:
-            daemon.wait_for_log("streaming_started")
+            daemon.wait_for_log("tables_settled")
             yield
             pipeline.sql(
                 f'ALTER TABLE {_SENTINEL} ADD COLUMN "{part}" int',

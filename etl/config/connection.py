@@ -126,6 +126,8 @@ class SourceConfig(ConnectionConfig):
     """Accept schema-change messages without a valid signature. Anyone who can connect can send one."""
     install_trigger: bool = True
     """Install the event trigger at start when it is missing; false where an administrator does it."""
+    failover_slot: bool = False
+    """Create the slot so that standbys keep a copy of it (Postgres 17 and newer, see `sync_replication_slots`)."""
 
 
 def is_local(host: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import zlib
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -10,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from etl.config.choices import LogFormat, LogLevel, Mode
 from etl.config.connection import ConnectionConfig, SourceConfig
 from etl.config.destinations import DestinationConfig
-from etl.config.values import NO_BOOL, ByteSize, ConfigModel, Milliseconds
+from etl.config.values import NO_BOOL, ByteSize, ConfigModel, Milliseconds, RelativePath
 
 _MIB = 1024 * 1024
 
@@ -66,6 +69,27 @@ class HandoffConfig(ConfigModel):
     """When this much waits, reading stops; the server is still answered."""
 
 
+class TableSyncConfig(ConfigModel):
+    """How the rows that are there already are copied, beside the stream."""
+
+    connections: Annotated[int, Field(ge=1, le=64), NO_BOOL] = 4
+    """How many connections read at once, of all tables together."""
+    connections_per_table: Annotated[int, Field(ge=1, le=64), NO_BOOL] = 4
+    """How many of them one table may take."""
+    max_retained_wal: ByteSize = 16 * 1024 * _MIB
+    """Copying pauses while the slot holds back more WAL than this, so that the stream catches up."""
+
+
+class BacklogConfig(ConfigModel):
+    """Where the changes of tables wait that cannot be applied now: they are copied, have failed, or are paused."""
+
+    path: RelativePath | None = None
+    """A folder that outlives the process; what is lost with it is copied anew. Relative to the configuration file. Default:
+    a folder of the pipeline's own below `$XDG_STATE_HOME/etl`, or `~/.local/state/etl`."""
+    max_bytes: ByteSize = 10 * 1024 * _MIB
+    """How much may wait for one table. Beyond it the table is copied anew."""
+
+
 class RetryConfig(ConfigModel):
     """How often and how patiently a failure that may pass by itself is tried again."""
 
@@ -113,12 +137,19 @@ class PipelineConfig(ConfigModel):
     """When a batch is given to the destination."""
     handoff: HandoffConfig = HandoffConfig()
     """The bounded queue between the reader of the stream and the writer."""
+    table_sync: TableSyncConfig = TableSyncConfig()
+    """How the rows that are there already are copied, beside the stream."""
+    backlog: BacklogConfig = BacklogConfig()
+    """Where the changes of tables wait that cannot be applied now."""
+    publication_check_ms: Annotated[int, Field(ge=10), NO_BOOL] = 2000
+    """How often to look who is published, and what `etl tables` asked for, in milliseconds."""
     retry: RetryConfig = RetryConfig()
     """How failures that may pass by themselves are tried again."""
     shutdown_timeout_s: Annotated[int, Field(ge=1), NO_BOOL] = 10
     """How long a stop may take to finish the batch in hand, in seconds."""
-    invalidated_slot_behavior: Literal["error"] = "error"
-    """What to do when the server invalidated the slot: stop with an error."""
+    invalidated_slot_behavior: Literal["error", "recreate"] = "error"
+    """What to do when the slot is lost, and changes with it: stop with an error, or make a new one and copy every table
+    anew, beside what the destination has."""
     log: LogConfig = LogConfig()
     """What is logged, and how."""
 
@@ -135,6 +166,16 @@ class PipelineConfig(ConfigModel):
         """How long the oldest change of a batch may wait, in seconds."""
         given = self.batch.max_fill_ms
         return (self.destination.default_max_fill_ms if given is None else given) / 1000
+
+    @property
+    def backlog_path(self) -> Path:
+        """The folder of the pipeline's backlogs."""
+        if self.backlog.path is not None:
+            return self.backlog.path
+        state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+        # two pipelines may have one id in two stores
+        store = zlib.crc32(self.state_connection.describe().encode())
+        return Path(state).expanduser() / "etl" / f"{self.pipeline.id}-{store:08x}"
 
     @property
     def state_connection(self) -> ConnectionConfig:

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable
 
 from etl.ddl.operations import ActualColumn, ActualTable
 from etl.destinations.base import DestinationTable
-from etl.errors import DestinationTableError
+from etl.errors import DestinationTableError, DestinationTableLostError
 from etl.schema.table import ReplicatedTableSchema
 
 
 def table_gone(name: str) -> DestinationTableError:
     """The table is not where it was left; rows cannot be written as if it had been empty."""
-    return DestinationTableError(
-        "the destination table is gone, and its rows with it", hint="copy the table again", table=name
+    return DestinationTableLostError(
+        "the destination table is gone, and its rows with it",
+        hint="copy the table again: `etl tables resync`",
+        table=name,
     )
 
 

@@ -95,6 +95,7 @@ class Assembler:
         self._open: OpenTransaction | None = None
         self._tables: dict[int, _Table] = {}
         self._by_name: dict[str, _Table] = {}
+        self._shapes: dict[int, RelationShape] = {}
         for oid, lsn in tables.items():
             self.add(oid, lsn)
 
@@ -118,7 +119,12 @@ class Assembler:
         So a table goes on whose changes `other` replayed up to here: no new RELATION is needed for it.
         """
         self.release([oid])
-        self._own(replace(other._tables[oid]))
+        self._catalog.forget(oid)
+        for version in other._catalog.versions(oid):
+            self._catalog.add(version)
+        table = other._tables[oid]
+        # without a row of the table `other` saw no RELATION; the one that holds may have come by here
+        self._own(replace(table, shape=table.shape or self._shapes.get(oid), stale=True))
 
     def release(self, oids: Iterable[int]) -> None:
         """Forget these tables: they are not decoded any more. No error for one that is not known."""
@@ -198,6 +204,7 @@ class Assembler:
             message.replica_identity,
             tuple(RelationColumn(c.name, c.type_oid, c.typmod, c.key) for c in message.columns),
         )
+        self._shapes[shape.oid] = shape
         table = self._tables.get(shape.oid)
         if table is None:
             self._check_swap(out, placement, at, shape)

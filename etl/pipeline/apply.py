@@ -1,28 +1,31 @@
 """The apply worker: decode, remember, write, record, acknowledge; in this order and nowhere else.
 
-Theory of operation. Each step takes what waits in the hand-off and assembles it. New schema versions are stored before
-anything that depends on them is handed on. Events are collected into a batch; when it is due, it is written, and only
-then does the position move: destination, store, server. A crash between any two of these repeats work that the
-destination's watermark recognises.
+Theory of operation. Each step takes what waits in the hand-off and assembles it. What belongs to a table that is not
+applied now is kept in its backlog. New schema versions are stored before anything that depends on them is handed on.
+Events are collected into a batch; when it is due, it is written, the backlogs are made durable, and only then does the
+position move: destination, store, server. A crash between any two of these repeats work that the destination's watermark
+recognises.
 
-A table that fails is set aside with its reason; the position is held where its changes are still in the slot, and the
-others go on.
+When a table fails, nothing of the batch is acknowledged: the stream starts again at the durable position, with that
+table's changes kept from there on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from etl.destinations.writer import EventWriter, WriteReport
+from etl.destinations.writer import EventWriter
+from etl.errors import EtlError
 from etl.events import OP_DELETE, OP_INSERT, OP_UPDATE, Commit, Event, Relation, RowChanges, Truncate
 from etl.lsn import Lsn
 from etl.pgoutput.assembled import Assembled
 from etl.pgoutput.assembler import Assembler
 from etl.pipeline.acknowledger import Acknowledger
-from etl.pipeline.batcher import Batch, Batcher
+from etl.pipeline.batcher import Batcher
 from etl.pipeline.handoff import HandOff
+from etl.pipeline.keeping import Keeping
 from etl.pipeline.reporting import Reporter
 from etl.pipeline.tables import TableBook
 from etl.store.base import StateStore
@@ -31,6 +34,14 @@ from etl.telemetry.metrics import BatchStep, Metrics
 
 _WAIT_S = 0.1
 _OP_NAMES = ((OP_INSERT, "insert"), (OP_UPDATE, "update"), (OP_DELETE, "delete"))
+
+
+class TablesFailedError(Exception):
+    """Tables cannot go on; nothing since the durable position was acknowledged. `errors`: by oid."""
+
+    def __init__(self, errors: Mapping[int, EtlError]) -> None:
+        super().__init__(f"{len(errors)} tables failed")
+        self.errors = errors
 
 
 class ApplyWorker:
@@ -45,6 +56,7 @@ class ApplyWorker:
         writer: EventWriter,
         store: StateStore,
         tables: TableBook,
+        keeping: Keeping,
         acknowledger: Acknowledger,
         reporter: Reporter,
         metrics: Metrics,
@@ -56,6 +68,7 @@ class ApplyWorker:
         self._writer = writer
         self._store = store
         self._tables = tables
+        self._keeping = keeping
         self._acknowledger = acknowledger
         self._reporter = reporter
         self._metrics = metrics
@@ -63,25 +76,29 @@ class ApplyWorker:
         self._idle_lsn: Lsn | None = None
         self.position = acknowledger.flushed
 
-    def step(self) -> bool:
-        """Take what waits, write what is due; False when nothing waited."""
-        chunk = self._handoff.get(self._wait_s())
+    def step(self, wait_s: float = _WAIT_S) -> bool:
+        """Take what waits, write what is due; False when nothing waited within `wait_s`.
+
+        Raises `TablesFailedError`; then this worker has done all it can.
+        """
+        chunk = self._handoff.get(self._wait_s(wait_s))
         if chunk is not None:
             with self._metrics.batch_step(BatchStep.DECODE):
                 assembled = self._assembler.feed(chunk)
+                kept = self._keeping.take(assembled.frames, assembled.placement)
             self._remember(assembled)
-            self._batcher.add(assembled.events, self._clock())
+            self._batcher.add(assembled.events, self._clock(), kept_bytes=kept)
         if self._batcher.is_due(self._clock()):
             self.flush()
         self._settle_idle()
         return chunk is not None
 
     def flush(self) -> None:
-        """Write every complete transaction that was collected, and acknowledge it."""
+        """Write every complete transaction that was collected, and acknowledge it. Raises `TablesFailedError`."""
         batch = self._batcher.take(self._clock())
         if batch is None:
             return
-        if batch.is_empty:
+        if batch.is_empty and not self._keeping.is_unsynced:
             # Transactions of others, our own bookkeeping among them: a record of each would make the next one.
             self._idle_lsn = batch.commit.end_lsn if batch.commit is not None else None
             return
@@ -89,9 +106,13 @@ class ApplyWorker:
         with self._metrics.batch_step(BatchStep.WRITE):
             report = self._writer.write(batch.events)
         failpoint("stream.after_write")
-        self._account(batch, report)
+        self._metrics.batch(batch.rows)
+        self._reporter.write_report(report)
+        if report.failed:
+            raise TablesFailedError(report.failed)
         if batch.commit is not None:
             with self._metrics.batch_step(BatchStep.RECORD):
+                self._keeping.sync(batch.commit.commit_lsn)
                 self._acknowledger.durable(batch.commit.end_lsn)
             failpoint("stream.after_ack")
             self.position = max(self.position, batch.commit.end_lsn)
@@ -102,12 +123,30 @@ class ApplyWorker:
         self.flush()
         self._settle_idle(force=True)
 
-    def _wait_s(self) -> float:
+    # --- tables join and leave the stream -------------------------------------------------------------------------
+
+    @property
+    def received(self) -> Lsn:
+        """How far the stream was decoded."""
+        return self._acknowledger.received
+
+    def adopt(self, oid: int, assembler: Assembler) -> None:
+        """Apply the table's changes from the next chunk on, as `assembler` would."""
+        self._assembler.adopt(oid, assembler)
+
+    def release(self, oid: int) -> None:
+        """Forget the table, and what was collected of it and not written."""
+        self._assembler.release([oid])
+        self._batcher.discard(oid)
+
+    # --- details --------------------------------------------------------------------------------------------------
+
+    def _wait_s(self, longest_s: float) -> float:
         deadline = self._batcher.deadline()
-        return _WAIT_S if deadline is None else min(_WAIT_S, max(deadline - self._clock(), 0.0))
+        return longest_s if deadline is None else min(longest_s, max(deadline - self._clock(), 0.0))
 
     def _remember(self, assembled: Assembled) -> None:
-        """Store new schema versions, then set aside the tables that failed."""
+        """Store new schema versions; tables that failed end this run of the stream."""
         if assembled.new_schemas:
             failpoint("schema.before_store")
             for schema in assembled.new_schemas:
@@ -115,28 +154,20 @@ class ApplyWorker:
             failpoint("schema.after_store")
         for notice in assembled.notices:
             self._reporter.ddl_notice(notice)
-        for failure in assembled.failures:
-            if failure.keep:
-                self._acknowledger.hold(failure.position.commit_lsn)
-            self._tables.fail(failure.oid, failure.error)
+        if assembled.failures:
+            raise TablesFailedError({failure.oid: failure.error for failure in assembled.failures})
         self._acknowledger.receive(assembled.received_lsn)
         self._idle_lsn = assembled.idle_lsn
         self._count(assembled.events)
 
-    def _account(self, batch: Batch, report: WriteReport) -> None:
-        """Say what the write did, and set aside the tables that it could not serve."""
-        self._metrics.batch(batch.rows)
-        self._reporter.write_report(report)
-        if report.failed:
-            self._acknowledger.hold(self._acknowledger.flushed)
-            self._assembler.fail(report.failed)
-            for oid, error in report.failed.items():
-                self._tables.fail(oid, error)
-
     def _settle_idle(self, *, force: bool = False) -> None:
         """With nothing collected and no transaction open, the server's own position is as good as durable."""
-        if self._idle_lsn is not None and not len(self._batcher) and not self._assembler.in_transaction:
-            self._acknowledger.idle(self._idle_lsn, force=force)
+        quiet = (
+            not len(self._batcher) and not self._keeping.is_unsynced and not self._assembler.in_transaction
+        )
+        if self._idle_lsn is not None and quiet:
+            # a table that was handed over is ready once that point is durable: worth a record of its own
+            self._acknowledger.idle(self._idle_lsn, force=force or self._tables.is_handing_over)
             self.position = max(self.position, self._idle_lsn)
             self._tables.passed(self._acknowledger.flushed)
 

@@ -6,9 +6,9 @@ source transactions only. A single transaction larger than the budget is written
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from etl.events import Commit, Event, RowChanges
+from etl.events import Commit, Event, RowChanges, Truncate
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Batcher:
         self._max_fill_s = max_fill_s
         self._events: list[Event] = []
         self._bytes = 0
+        self._kept_bytes = 0
         self._last_commit = -1
         self._since: float | None = None
 
@@ -45,8 +46,9 @@ class Batcher:
         """Bytes collected."""
         return self._bytes
 
-    def add(self, events: list[Event], now: float) -> None:
-        """Append events in stream order."""
+    def add(self, events: list[Event], now: float, *, kept_bytes: int = 0) -> None:
+        """Append events in stream order. `kept_bytes`: what the same chunk had for tables that are not applied now."""
+        self._kept_bytes += kept_bytes
         for event in events:
             if isinstance(event, Commit):
                 self._last_commit = len(self._events)
@@ -65,7 +67,10 @@ class Batcher:
     def is_due(self, now: float) -> bool:
         """True when the batch is large enough, or has a complete transaction and is old enough."""
         deadline = self.deadline()
-        return self._bytes >= self._max_bytes or (deadline is not None and now >= deadline)
+        is_large = self._bytes >= self._max_bytes or (
+            self._last_commit >= 0 and self._kept_bytes >= self._max_bytes
+        )
+        return is_large or (deadline is not None and now >= deadline)
 
     def take(self, now: float) -> Batch | None:
         """Remove what is to be written: up to the last commit, or all when one transaction alone fills the budget."""
@@ -80,4 +85,30 @@ class Batcher:
         batch = Batch(events, commit, sum(map(len, rows)), sum(event.nbytes for event in rows))
         self._events, self._last_commit, self._since = rest, -1, (now if rest else None)
         self._bytes -= batch.nbytes
+        self._kept_bytes = 0
         return batch
+
+    def discard(self, oid: int) -> None:
+        """Leave out what was collected of a table."""
+        last = self._last_commit
+        kept: list[Event] = []
+        for at, event in enumerate(self._events):
+            remains = _without(event, oid)
+            if remains is None:
+                self._last_commit -= at < last
+            else:
+                kept.append(remains)
+        self._events = kept
+        self._bytes = sum(event.nbytes for event in kept if isinstance(event, RowChanges))
+
+
+def _without(event: Event, oid: int) -> Event | None:
+    """The event as the other tables see it, None when it is the table's alone."""
+    match event:
+        case Commit():
+            return event
+        case Truncate():
+            others = tuple(schema for schema in event.schemas if schema.oid != oid)
+            return replace(event, schemas=others) if others else None
+        case _:
+            return None if event.schema.oid == oid else event

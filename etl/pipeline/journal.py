@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from etl.destinations.base import (
     DestinationMetadata,
     DestinationTable,
@@ -16,19 +18,24 @@ from etl.store.base import DestinationRecord, StateStore
 
 
 class StoreJournal(SchemaJournal):
-    """A `SchemaJournal` over a `StateStore`. Reads come from memory once known: one process owns a pipeline."""
+    """A `SchemaJournal` over a `StateStore`. Reads come from memory once known: one process owns a pipeline.
+
+    Thread-safe: copying threads record the tables they create.
+    """
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
+        self._lock = threading.RLock()
         self._known: dict[int, DestinationMetadata | None] = {}
         self._records = dict(store.destination_records())
 
     def get(self, oid: int) -> DestinationMetadata | None:
         """The recorded state of a table, or None when it was never created."""
-        if oid not in self._known:
-            record = self._records.get(oid)
-            self._known[oid] = None if record is None else self._load(record)
-        return self._known[oid]
+        with self._lock:
+            if oid not in self._known:
+                record = self._records.get(oid)
+                self._known[oid] = None if record is None else self._load(record)
+            return self._known[oid]
 
     def put(self, metadata: DestinationMetadata) -> None:
         """Record durably before returning. The schema versions it names are stored already."""
@@ -47,12 +54,14 @@ class StoreJournal(SchemaJournal):
                 previous_identity_mask=None if previous is None else previous.identity_mask,
             )
         )
-        self._known[metadata.table.oid] = metadata
+        with self._lock:
+            self._known[metadata.table.oid] = metadata
 
     def forget(self, oid: int) -> None:
         """The table is copied anew, or left the publication."""
-        self._known.pop(oid, None)
-        self._records.pop(oid, None)
+        with self._lock:
+            self._known.pop(oid, None)
+            self._records.pop(oid, None)
 
     def _load(self, record: DestinationRecord) -> DestinationMetadata:
         versions = {schema.snapshot_id: schema for schema in self._store.schemas(record.oid)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -14,9 +14,14 @@ INTERVAL_S = 3600.0
 
 
 class Pruner:
-    """Used by the pipeline's main thread only. The first pruning is due at once."""
+    """Used by the pipeline's main thread only. The first pruning is due at once.
 
-    def __init__(self, store: StateStore, oids: Sequence[int], clock: Callable[[], float]) -> None:
+    `oids` are the tables that stream: a backlog may need older versions.
+    """
+
+    def __init__(
+        self, store: StateStore, oids: Callable[[], Collection[int]], clock: Callable[[], float]
+    ) -> None:
         self._store = store
         self._oids = oids
         self._clock = clock
@@ -28,6 +33,6 @@ class Pruner:
             return
         self._due = self._clock() + INTERVAL_S
         below = SnapshotId(flushed, Lsn(0))
-        pruned = sum(self._store.prune_schemas(oid, below) for oid in self._oids)
+        pruned = sum(self._store.prune_schemas(oid, below) for oid in self._oids())
         if pruned:
             _log.info("schema_versions_pruned", versions=pruned, lsn=str(flushed))

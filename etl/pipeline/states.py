@@ -1,13 +1,17 @@
 """The life of a table in a pipeline, as one literal transition table.
 
-Theory of operation. A published table starts in INIT. Its rows are read under the snapshot of a replication slot
-(DATA_SYNC) and are durable at the destination in FINISHED_COPY; together with that state the slot's consistent point is
-recorded as `sync_lsn`: transactions that commit below it are in the copy, the others come through the stream. The apply
-worker owns the table from SYNC_DONE on and calls it READY once its own durable position has passed `sync_lsn`. Any
-state can become ERRORED, which keeps the reason, the solution and the retry policy.
+Theory of operation. A published table starts in INIT: it waits for its copy. From DATA_SYNC on its changes are kept in a
+backlog, and its rows are read under a snapshot whose consistent point S is recorded as `sync_lsn`: transactions that
+commit below S are in the copy, the others in the backlog. FINISHED_COPY: the rows are durable at the destination.
+SYNC_WAIT: the apply worker has heard of it. CATCHUP: it replays the backlog, beside the stream. SYNC_DONE: the backlog is
+empty and the stream owns the table; READY: the durable position has passed that point as well.
 
-A crash in INIT or DATA_SYNC starts the copy again from nothing: the half copy is replaced, never continued. A crash in
-FINISHED_COPY or later continues with the stream.
+A table that fails goes to ERRORED with reason, solution and retry policy, one that a person stops to PAUSED. Both keep
+what is at the destination, and their later changes in a backlog, so that a retry continues with FINISHED_COPY instead of
+a new copy. RESET asks for a new copy; the old one stays readable until the new one is complete.
+
+SYNC_WAIT and CATCHUP live in memory only: a restart finds FINISHED_COPY. A restart in DATA_SYNC copies from the
+beginning, because the snapshot ended with the process.
 
 What is absent from the table is illegal, raises, and changes nothing.
 """
@@ -26,36 +30,62 @@ class TableEvent(StrEnum):
 
     COPY_STARTED = "copy_started"
     COPY_FINISHED = "copy_finished"
+    AWAITED = "awaited"
+    CAUGHT_BY_APPLY = "caught_by_apply"
     STREAM_OWNS = "stream_owns"
     STREAM_PASSED = "stream_passed"
     FAILED = "failed"
+    PAUSED = "paused"
     RETRIED = "retried"
     RESET = "reset"
 
 
+_COPIED = (
+    TableState.FINISHED_COPY,
+    TableState.SYNC_WAIT,
+    TableState.CATCHUP,
+    TableState.SYNC_DONE,
+    TableState.READY,
+)
+
 TRANSITIONS: Mapping[tuple[TableState, TableEvent], TableState] = {
     (TableState.INIT, TableEvent.COPY_STARTED): TableState.DATA_SYNC,
-    (TableState.DATA_SYNC, TableEvent.COPY_STARTED): TableState.DATA_SYNC,
     (TableState.DATA_SYNC, TableEvent.COPY_FINISHED): TableState.FINISHED_COPY,
-    (TableState.FINISHED_COPY, TableEvent.STREAM_OWNS): TableState.SYNC_DONE,
+    (TableState.FINISHED_COPY, TableEvent.AWAITED): TableState.SYNC_WAIT,
+    (TableState.SYNC_WAIT, TableEvent.CAUGHT_BY_APPLY): TableState.CATCHUP,
+    (TableState.CATCHUP, TableEvent.STREAM_OWNS): TableState.SYNC_DONE,
     (TableState.SYNC_DONE, TableEvent.STREAM_PASSED): TableState.READY,
-    (TableState.INIT, TableEvent.FAILED): TableState.ERRORED,
-    (TableState.DATA_SYNC, TableEvent.FAILED): TableState.ERRORED,
-    (TableState.FINISHED_COPY, TableEvent.FAILED): TableState.ERRORED,
-    (TableState.SYNC_DONE, TableEvent.FAILED): TableState.ERRORED,
-    (TableState.READY, TableEvent.FAILED): TableState.ERRORED,
-    (TableState.ERRORED, TableEvent.FAILED): TableState.ERRORED,
-    # A table that failed after its copy goes on where it stood; one that failed before is copied anew.
-    (TableState.ERRORED, TableEvent.RETRIED): TableState.SYNC_DONE,
+    # a table may fail anywhere, and again
+    **{(state, TableEvent.FAILED): TableState.ERRORED for state in TableState},
+    # what is paused or failed and has a copy goes on from it
+    **{(state, TableEvent.PAUSED): TableState.PAUSED for state in _COPIED},
+    (TableState.INIT, TableEvent.PAUSED): TableState.PAUSED,
+    (TableState.DATA_SYNC, TableEvent.PAUSED): TableState.PAUSED,
+    (TableState.ERRORED, TableEvent.PAUSED): TableState.PAUSED,
+    (TableState.ERRORED, TableEvent.RETRIED): TableState.FINISHED_COPY,
+    (TableState.PAUSED, TableEvent.RETRIED): TableState.FINISHED_COPY,
+    # a new copy
+    **{(state, TableEvent.RESET): TableState.INIT for state in (*_COPIED, TableState.DATA_SYNC)},
     (TableState.ERRORED, TableEvent.RESET): TableState.INIT,
-    (TableState.DATA_SYNC, TableEvent.RESET): TableState.INIT,
+    (TableState.PAUSED, TableEvent.RESET): TableState.INIT,
 }
 
-#: A restart copies these from the beginning.
+#: The stream's rows of these are applied as they come.
+LIVE = frozenset({TableState.SYNC_DONE, TableState.READY})
+
+#: Their copy is not complete.
 NEEDS_COPY = frozenset({TableState.INIT, TableState.DATA_SYNC})
 
-#: The stream leaves these alone.
-NOT_STREAMED = NEEDS_COPY | {TableState.ERRORED}
+#: On the way to the stream.
+SYNCING = frozenset(
+    {
+        TableState.INIT,
+        TableState.DATA_SYNC,
+        TableState.FINISHED_COPY,
+        TableState.SYNC_WAIT,
+        TableState.CATCHUP,
+    }
+)
 
 
 def transition(state: TableState, event: TableEvent) -> TableState:

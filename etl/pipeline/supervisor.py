@@ -11,10 +11,12 @@ from collections.abc import Callable
 import structlog
 import tenacity
 
-from etl.errors import DestinationError, EtlError, RetryPolicy, StoreError
+from etl.errors import DestinationError, EtlError, RetryPolicy, SlotLostError, StoreError
 from etl.lsn import Lsn
 from etl.pipeline.bootstrap import Bootstrap
 from etl.pipeline.context import PipelineContext
+from etl.pipeline.lifecycle import StreamRestart
+from etl.pipeline.ownership import Ownership
 from etl.pipeline.session import Session
 from etl.pipeline.tables import TableBook
 
@@ -42,7 +44,7 @@ class Supervisor:
         self._prepare_source = prepare_source
         self._target_of = target
         self._target: Lsn | None = None
-        self._epoch: int | None = None
+        self._ownership: Ownership | None = None
         self._advanced = False
         self.tables: TableBook | None = None
 
@@ -61,7 +63,7 @@ class Supervisor:
                     raise
                 return
         finally:
-            self._context.destination.close()
+            self._disown()
             self._context.store.close()
 
     def _attempt(self) -> None:
@@ -69,34 +71,50 @@ class Supervisor:
             return
         session: Session | None = None
         try:
-            self._own()
-            prepared = Bootstrap(self._context).run()
-            self.tables = prepared.tables
+            ownership = self._own()
+            start = Bootstrap(self._context, ownership).run()
             if self._context.stop.is_set():
                 return
-            if self._target_of is not None and self._target is None:
-                self._target = self._target_of()
-            session = Session(self._context, prepared, self._target)
+            session = Session(self._context, ownership, start, self._target_once if self._target_of else None)
             session.run()
+        except StreamRestart as restart:
+            _log.info("streaming_starts_again", reason="tables left the stream")
+            raise _ProgressedError from restart
         except EtlError as error:
             self._report(error)
             if isinstance(error, DestinationError | StoreError):
                 self._disown()
-            if error.retry is RetryPolicy.TIMED and session is not None and session.advanced:
+            if session is not None and self._goes_on(error, session):
                 raise _ProgressedError from error
             raise
 
-    def _own(self) -> None:
+    def _goes_on(self, error: EtlError, session: Session) -> bool:
+        """Whether the next attempt counts as a first one."""
+        if isinstance(error, SlotLostError):
+            return self._context.config.invalidated_slot_behavior == "recreate"
+        return error.retry is RetryPolicy.TIMED and session.advanced
+
+    def _target_once(self) -> Lsn:
+        if self._target is None and self._target_of is not None:
+            self._target = self._target_of()
+        return self._target or Lsn(0)
+
+    def _own(self) -> Ownership:
         """Own the pipeline, then the destination under the new epoch; once per process while the lock holds."""
         self._prepare_source()
-        if self._epoch is None:
-            self._epoch = self._context.store.acquire()
-            self._context.destination.open(self._context.pipeline_id, self._epoch)
+        if self._ownership is None:
+            epoch = self._context.store.acquire()
+            self._context.destination.open(self._context.pipeline_id, epoch)
+            self._ownership = Ownership(self._context)
+            self.tables = self._ownership.tables
+        return self._ownership
 
     def _disown(self) -> None:
         """The next attempt opens the destination again, under an epoch of its own."""
+        if self._ownership is not None:
+            self._ownership.close()
+            self._ownership = None
         self._context.destination.close()
-        self._epoch = None
 
     def _report(self, error: EtlError) -> None:
         self._context.metrics.error("apply", error.kind)

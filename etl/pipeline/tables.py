@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import structlog
 
 from etl.errors import EtlError
 from etl.lsn import Lsn
-from etl.pipeline.states import NEEDS_COPY, NOT_STREAMED, TableEvent, transition
-from etl.store.base import StateStore, TableState, TableStateRecord
+from etl.pipeline.states import LIVE, SYNCING, TableEvent, transition
+from etl.store.base import NEVER_RECORDED, StateStore, TableState, TableStateRecord
 from etl.telemetry.metrics import Metrics
 
 _log = structlog.get_logger()
@@ -25,125 +26,189 @@ class TableEntry:
 
 
 class TableBook:
-    """Used by the pipeline's main thread only."""
+    """Used by the pipeline's main thread only. `errors` holds why the tables failed that are ERRORED now."""
 
     def __init__(self, store: StateStore, metrics: Metrics) -> None:
         self._store = store
         self._metrics = metrics
         self._entries: dict[int, TableEntry] = {}
-        self._before_stream: set[int] = set()
         self._leaving: dict[int, Lsn] = {}
+        self._live_from: dict[int, Lsn] = {}
         self.errors: dict[int, EtlError] = {}
 
-    def load(self, published: Mapping[int, str]) -> list[int]:
-        """Take up the published tables (oid → name); returns the oids that left the publication.
+    # --- who is there -------------------------------------------------------------------------------------------
 
-        A table that failed in an earlier run is tried again: from where it stood when its copy was complete, else anew.
+    def load(self, names: Mapping[int, str]) -> None:
+        """Take up what the store knows; `names` are ``schema.name`` by oid."""
+        for oid, record in self._store.table_states().items():
+            self._enter(oid, names.get(oid, f"oid {oid}"), record)
+
+    def add(self, oid: int, name: str) -> None:
+        """A table that was published is new here; one that was leaving stays."""
+        self._leaving.pop(oid, None)
+        if oid not in self._entries:
+            self._record(oid, name, TableStateRecord(oid, TableState.INIT))
+            _log.info("table_added", table=name)
+
+    def rename(self, oid: int, name: str) -> None:
+        """The table has another name at the source now."""
+        entry = self._entries[oid]
+        if entry.name != name:
+            self._metrics.table_gone(entry.name)
+            self._enter(oid, name, entry.record)
+
+    def leave(self, oid: int, now: Lsn) -> None:
+        """The table left the publication: the stream still has what it changed before `now`.
+
+        It is forgotten once the stream has passed `now`; its destination table stays as it is.
         """
-        records = self._store.table_states()
-        self._entries = {
-            oid: TableEntry(name, records.get(oid) or TableStateRecord(oid, TableState.INIT))
-            for oid, name in published.items()
-        }
-        for oid, entry in self._entries.items():
-            if oid not in records:
-                self._store.set_table_state(entry.record)
-            elif entry.record.state is TableState.ERRORED:
-                self.move(oid, TableEvent.RESET if entry.record.sync_lsn is None else TableEvent.RETRIED)
-            self._metrics.table_state(entry.name, self._entries[oid].record.state)
-        return [oid for oid in records if oid not in published]
+        if self._entries[oid].record.state in LIVE:
+            self._leaving.setdefault(oid, now)
+        else:
+            self.forget(oid)
 
-    def see_off(self, left: Mapping[int, str], now: Lsn, *, keep: Collection[int]) -> None:
-        """Tables (oid → name) that left the publication: the stream still has what they changed before.
+    def forget(self, oid: int) -> None:
+        """The pipeline has nothing to do with the table any more."""
+        self._store.forget_table(oid)
+        entry = self._entries.pop(oid)
+        self._leaving.pop(oid, None)
+        self._live_from.pop(oid, None)
+        self.errors.pop(oid, None)
+        self._metrics.table_gone(entry.name)
+        _log.info("table_left", table=entry.name)
 
-        They are forgotten once it has passed `now`, those in `keep` never, and their destination tables stay as they are.
-        """
-        records = self._store.table_states()
-        for oid, name in left.items():
-            if records[oid].state not in NOT_STREAMED:
-                self._entries[oid] = TableEntry(name, records[oid])
-                if oid not in keep:
-                    self._leaving[oid] = now
-            elif oid not in keep:
-                self._store.delete_table(oid)
+    def __contains__(self, oid: int) -> bool:
+        return oid in self._entries
+
+    def oids(self) -> list[int]:
+        """Every table."""
+        return list(self._entries)
 
     def names(self) -> Mapping[int, str]:
         """Oid → ``schema.name``."""
         return {oid: entry.name for oid, entry in self._entries.items()}
 
-    def needing_copy(self) -> list[int]:
-        """Tables whose copy has not finished."""
-        return [oid for oid, entry in self._entries.items() if entry.record.state in NEEDS_COPY]
+    def name(self, oid: int) -> str:
+        """``schema.name``, or the oid of a table that is not known."""
+        return self._entries[oid].name if oid in self._entries else f"oid {oid}"
 
-    def streaming(self) -> dict[int, Lsn]:
+    def record(self, oid: int) -> TableStateRecord:
+        """Where the table stands."""
+        return self._entries[oid].record
+
+    def state(self, oid: int) -> TableState:
+        """The table's present state."""
+        return self._entries[oid].record.state
+
+    def in_state(self, *states: TableState) -> list[int]:
+        """The tables in one of these states."""
+        return [oid for oid, entry in self._entries.items() if entry.record.state in states]
+
+    def is_leaving(self, oid: int) -> bool:
+        """True when the table left the publication and the stream has not passed that point."""
+        return oid in self._leaving
+
+    def live(self) -> dict[int, Lsn]:
         """Tables that the stream owns: oid → the LSN below which transactions are in the copy."""
         return {
             oid: entry.record.sync_lsn or Lsn(0)
             for oid, entry in self._entries.items()
-            if entry.record.state not in NOT_STREAMED
+            if entry.record.state in LIVE
         }
 
-    def move(self, oid: int, event: TableEvent, *, sync_lsn: Lsn | None = None) -> None:
-        """Take a step and record it."""
-        entry = self._entries[oid]
-        state = transition(entry.record.state, event)
-        lsn = None if event is TableEvent.RESET else sync_lsn or entry.record.sync_lsn
-        self._record(oid, entry.name, TableStateRecord(oid, state, sync_lsn=lsn))
+    @property
+    def is_syncing(self) -> bool:
+        """True while a table is on its way to the stream."""
+        return any(entry.record.state in SYNCING for entry in self._entries.values())
 
-    def hand_to_stream(self) -> None:
-        """Every copied table is the stream's from here on."""
-        for oid, entry in self._entries.items():
-            if entry.record.state is TableState.FINISHED_COPY:
-                self.move(oid, TableEvent.STREAM_OWNS)
-        self._before_stream = {
-            oid for oid, entry in self._entries.items() if entry.record.state is TableState.SYNC_DONE
-        }
+    @property
+    def is_handing_over(self) -> bool:
+        """True while the point where a table went live is not durable."""
+        return any(entry.record.state is TableState.SYNC_DONE for entry in self._entries.values())
 
-    def passed(self, flushed: Lsn) -> None:
-        """The durable position is at `flushed`: tables whose copy it has passed are READY."""
-        for oid in sorted(self._before_stream):
-            record = self._entries[oid].record
-            if record.state is not TableState.SYNC_DONE:
-                self._before_stream.discard(oid)
-            elif flushed >= (record.sync_lsn or 0):
-                self.move(oid, TableEvent.STREAM_PASSED)
-                self._before_stream.discard(oid)
-        for oid in [oid for oid, left_at in self._leaving.items() if flushed >= left_at]:
-            self._store.delete_table(oid)
-            self._before_stream.discard(oid)
-            del self._leaving[oid]
+    # --- moves --------------------------------------------------------------------------------------------------
 
-    def fail(self, oid: int, error: EtlError) -> None:
+    def move(
+        self, oid: int, event: TableEvent, *, sync_lsn: Lsn | None = None, backlog: str | None = None
+    ) -> None:
+        """Take a step and record it. `backlog`: the identity of the one that keeps its changes from here on."""
+        record = self._entries[oid].record
+        state = transition(record.state, event)
+        self.errors.pop(oid, None)
+        if event is TableEvent.RESET:
+            moved = TableStateRecord(oid, state)
+        else:
+            moved = TableStateRecord(
+                oid,
+                state,
+                sync_lsn=sync_lsn or record.sync_lsn,
+                backlog=None
+                if state in LIVE or ((sync_lsn or record.sync_lsn) is None and state is TableState.PAUSED)
+                else backlog or record.backlog,
+                attempts=0 if state in LIVE else record.attempts,
+            )
+        self._record(oid, self._entries[oid].name, moved)
+
+    def fail(
+        self, oid: int, error: EtlError, *, backlog: str | None = None, retry_at: datetime | None = None
+    ) -> None:
         """Set the table aside with the reason and the way out."""
         entry = self._entries[oid]
-        state = transition(entry.record.state, TableEvent.FAILED)
+        before = entry.record
         self.errors[oid] = error
         self._metrics.error("table", error.kind)
         _log.error(
             "table_failed", table=entry.name, error_kind=error.kind, error=error.message, hint=error.hint
         )
-        self._record(
+        record = TableStateRecord(
             oid,
-            entry.name,
-            TableStateRecord(
-                oid,
-                state,
-                sync_lsn=entry.record.sync_lsn,
-                reason=error.message,
-                solution=error.hint,
-                retry=error.retry,
-            ),
+            transition(before.state, TableEvent.FAILED),
+            sync_lsn=before.sync_lsn,
+            reason=error.message,
+            solution=error.hint,
+            retry=error.retry,
+            backlog=backlog or before.backlog,
+            retry_at=retry_at,
+            attempts=before.attempts + 1,
         )
+        self._record(oid, entry.name, record)
 
-    def copy_anew(self, error: EtlError) -> None:
-        """Changes of every streamed table are missing: the next start copies them from the beginning."""
-        for oid in self.streaming():
-            entry = self._entries[oid]
-            self._entries[oid] = TableEntry(entry.name, replace(entry.record, sync_lsn=None))
-            self.fail(oid, error)
+    def lose_copy(self, oid: int, error: EtlError) -> None:
+        """Changes of the table are missing: it has failed, and only a new copy helps."""
+        entry = self._entries[oid]
+        self._entries[oid] = TableEntry(entry.name, replace(entry.record, sync_lsn=None, backlog=None))
+        self.fail(oid, error)
 
-    def _record(self, oid: int, name: str, record: TableStateRecord) -> None:
-        self._store.set_table_state(record)
+    def without_copy(self, oid: int) -> None:
+        """Changes of a paused table were given up: it has to be copied anew when it goes on."""
+        entry = self._entries[oid]
+        self._record(oid, entry.name, replace(entry.record, sync_lsn=None, backlog=None))
+
+    def goes_live(self, oid: int, position: Lsn) -> None:
+        """The stream owns the table from `position` on."""
+        self.move(oid, TableEvent.STREAM_OWNS)
+        self._live_from[oid] = position
+
+    def passed(self, flushed: Lsn) -> None:
+        """The durable position is at `flushed`: tables that went live before are READY, those that left are forgotten."""
+        for oid in self.in_state(TableState.SYNC_DONE):
+            if flushed >= self._live_from.get(oid, self.record(oid).sync_lsn or Lsn(0)):
+                self.move(oid, TableEvent.STREAM_PASSED)
+                self._live_from.pop(oid, None)
+        for oid in [oid for oid, left_at in self._leaving.items() if flushed >= left_at]:
+            self.forget(oid)
+
+    def swapped(self, oids: Collection[int]) -> None:
+        """Tables that left but whose name another one took are kept, so that a person sees them."""
+        for oid in oids:
+            self._leaving.pop(oid, None)
+
+    def _enter(self, oid: int, name: str, record: TableStateRecord) -> None:
         self._entries[oid] = TableEntry(name, record)
         self._metrics.table_state(name, record.state)
+
+    def _record(self, oid: int, name: str, record: TableStateRecord) -> None:
+        if record.state not in NEVER_RECORDED:
+            self._store.set_table_state(record)
+        self._enter(oid, name, record)
         _log.info("table_state_changed", table=name, state=record.state.value)

@@ -8,7 +8,7 @@ from etl.config.checks import CheckResult, CheckStatus
 from etl.errors import EtlError, PublicationError
 from etl.source.connection import Connection, connect_query, translated
 from etl.source.publication import Publication, PublishedTable, load_publication, published_tables
-from etl.source.slots import apply_slot_name, check_usable, slot_state
+from etl.source.slots import apply_slot_name, check_ours, check_usable, slot_state
 
 _OLDEST_SERVER = 140000
 _TRIGGERS = ("supabase_etl_ddl_message_trigger", "supabase_etl_ddl_drop_trigger")
@@ -217,7 +217,8 @@ def _slot(connection: Connection, parameters: Mapping[str, str], pipeline_id: in
         yield CheckResult("replication slot", _OK, f"{name} will be created")
         return
     try:
-        check_usable(state, connection.info.dbname)
+        check_ours(state, connection.info.dbname)
+        check_usable(state)
     except EtlError as error:
         yield CheckResult("replication slot", _FAIL, error.message, error.hint)
         return

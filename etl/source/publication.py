@@ -12,10 +12,46 @@ from etl.source.connection import Connection, translated
 STATE_SCHEMA = "etl"
 _COLUMN_LISTS_SINCE = 150000
 
+#: The view names all columns where there is no list. A partition has the list of its published ancestor, by names.
+_LISTS = """CASE WHEN l.has_list THEN p.attnames END,
+       CASE WHEN l.has_list THEN ARRAY(
+           SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY (p.attnames)) END,
+       p.rowfilter"""
+_HAS_LIST = """CROSS JOIN LATERAL (
+      SELECT EXISTS (SELECT FROM pg_publication_rel r
+                      WHERE r.prpubid = b.oid AND r.prattrs IS NOT NULL
+                        AND (r.prrelid = c.oid OR r.prrelid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))
+             AS has_list) l"""
+
+#: A partition that was created as one has its columns (tableoid, attnum -6, never changes) and its parent of the same
+#: transaction; one that was attached has not.
+_PUBLISHED = """
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind = 'p', {columns}, greatest(c.reltuples, 0)::bigint,
+       (SELECT r.oid::bigint FROM pg_publication_rel r WHERE r.prpubid = b.oid AND r.prrelid = c.oid),
+       CASE WHEN c.relkind = 'p' THEN ARRAY(
+           SELECT t.relid::oid::bigint
+             FROM pg_partition_tree(c.oid) t
+             JOIN pg_inherits i ON i.inhrelid = t.relid
+             JOIN pg_attribute a ON a.attrelid = t.relid AND a.attnum = -6
+            WHERE t.level > 0 AND a.xmin <> i.xmin) ELSE '{{}}' END
+  FROM pg_publication b
+  JOIN pg_publication_tables p ON p.pubname = b.pubname
+  JOIN pg_namespace n ON n.nspname = p.schemaname
+  JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+ {lists}
+ WHERE b.pubname = %s AND n.nspname <> %s
+ ORDER BY n.nspname, c.relname"""
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table as the publication publishes it. `column_names` None: all columns; `row_filter`: SQL of the server."""
+    """A table as the publication publishes it; `row_filter`: SQL of the server.
+
+    `column_names` and `column_attnums`: the columns of its column list, None when it has none and all are published.
+    `membership` is the oid of its own entry in the publication, None where it is there by a schema or all tables: one that
+    was taken out and put back has another. `attached`: the partitions below it that were tables before they were its
+    partitions, and so may have brought rows.
+    """
 
     oid: int
     schema: str
@@ -24,6 +60,9 @@ class PublishedTable:
     column_names: tuple[str, ...] | None
     row_filter: str | None
     estimated_rows: int
+    column_attnums: frozenset[int] | None = None
+    membership: int | None = None
+    attached: frozenset[int] = frozenset()
 
     @property
     def qualified_name(self) -> str:
@@ -74,25 +113,23 @@ def published_tables(
 ) -> list[PublishedTable]:
     """The publication's tables, ordered by name. Our own state schema is left out."""
     with translated(parameters):
-        columns = (
-            "p.attnames, p.rowfilter"
-            if connection.info.server_version >= _COLUMN_LISTS_SINCE
-            else "NULL::name[], NULL::text"
-        )
+        has_lists = connection.info.server_version >= _COLUMN_LISTS_SINCE
+        columns = _LISTS if has_lists else "NULL::name[], NULL::smallint[], NULL::text"
         rows = connection.execute(
-            f"""
-            SELECT c.oid::bigint, n.nspname, c.relname, c.relkind = 'p', {columns},
-                   greatest(c.reltuples, 0)::bigint
-              FROM pg_publication_tables p
-              JOIN pg_namespace n ON n.nspname = p.schemaname
-              JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
-             WHERE p.pubname = %s AND n.nspname <> %s
-             ORDER BY n.nspname, c.relname""",  # noqa: S608 - a constant chosen by server version
-            (name, STATE_SCHEMA),
+            _PUBLISHED.format(columns=columns, lists=_HAS_LIST if has_lists else ""), (name, STATE_SCHEMA)
         ).fetchall()
     return [
         PublishedTable(
-            row[0], row[1], row[2], row[3], None if row[4] is None else tuple(row[4]), row[5], row[6]
+            oid=row[0],
+            schema=row[1],
+            name=row[2],
+            is_partitioned=row[3],
+            column_names=None if row[4] is None else tuple(row[4]),
+            column_attnums=None if row[5] is None else frozenset(row[5]),
+            row_filter=row[6],
+            estimated_rows=row[7],
+            membership=row[8],
+            attached=frozenset(row[9]),
         )
         for row in rows
     ]

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from etl.errors import SlotLostError
+from etl.errors import SlotLostError, SnapshotOutdatedError, SourceSettingError
 from etl.lsn import Lsn
 from etl.source.connection import Connection, translated
 
 PLUGIN = "pgoutput"
+_FAILOVER_SINCE = 170000
+_TABLE_SYNC_SLOT = "supabase_etl_table_sync"
 
 
 def apply_slot_name(pipeline_id: int) -> str:
@@ -19,9 +21,9 @@ def apply_slot_name(pipeline_id: int) -> str:
     return f"supabase_etl_apply_{pipeline_id}"
 
 
-def copy_slot_name(pipeline_id: int) -> str:
-    """The temporary slot whose snapshot a later copy reads."""
-    return f"supabase_etl_table_sync_{pipeline_id}"
+def table_sync_slot_name(pipeline_id: int, oid: int) -> str:
+    """The temporary slot whose snapshot a round of copies reads; `oid` is that of its first table."""
+    return f"{_TABLE_SYNC_SLOT}_{pipeline_id}_{oid}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +61,48 @@ def current_lsn(connection: Connection, parameters: Mapping[str, str]) -> Lsn:
 
 
 def create_slot(
-    replication: Connection, parameters: Mapping[str, str], name: str, *, temporary: bool = False
+    replication: Connection,
+    parameters: Mapping[str, str],
+    name: str,
+    *,
+    temporary: bool = False,
+    failover: bool = False,
 ) -> CreatedSlot:
-    """Create a pgoutput slot and export its snapshot.
+    """Create a pgoutput slot and export its snapshot. `failover`: keep it on standbys too (Postgres 17).
 
     The snapshot lives until the next command on `replication`, so import it before using that connection again.
     """
-    command = sql.SQL("CREATE_REPLICATION_SLOT {}{} LOGICAL {} EXPORT_SNAPSHOT").format(
-        sql.Identifier(name), sql.SQL(" TEMPORARY" if temporary else ""), sql.Identifier(PLUGIN)
+    if failover and replication.info.server_version < _FAILOVER_SINCE:
+        raise SourceSettingError(
+            "source.failover_slot needs Postgres 17 or newer", hint="upgrade the server, or turn it off"
+        )
+    options = "(SNAPSHOT 'export', FAILOVER true)" if failover else "EXPORT_SNAPSHOT"
+    command = sql.SQL("CREATE_REPLICATION_SLOT {}{} LOGICAL {} {}").format(
+        sql.Identifier(name),
+        sql.SQL(" TEMPORARY" if temporary else ""),
+        sql.Identifier(PLUGIN),
+        sql.SQL(options),
     )
     with translated(parameters):
         row = replication.execute(command).fetchone()
     if row is None:
         raise SlotLostError(f"creating slot {name} returned nothing", hint="see the server log")
     return CreatedSlot(str(row[0]), Lsn.parse(str(row[1])), str(row[2]))
+
+
+def export_snapshot(holder: Connection, parameters: Mapping[str, str]) -> str:
+    """Make the snapshot of `holder`'s transaction importable for as long as that transaction lives."""
+    with translated(parameters):
+        row = holder.execute("SELECT pg_export_snapshot()").fetchone()
+    if row is None:
+        raise SnapshotOutdatedError("the server exported no snapshot", hint="see the server log")
+    return str(row[0])
+
+
+def retained_wal(connection: Connection, parameters: Mapping[str, str], pipeline_id: int) -> int:
+    """Bytes of WAL that the pipeline's slot holds back; 0 without a slot."""
+    state = slot_state(connection, parameters, apply_slot_name(pipeline_id))
+    return 0 if state is None else state.retained_bytes or 0
 
 
 def slot_state(connection: Connection, parameters: Mapping[str, str], name: str) -> SlotState | None:
@@ -103,18 +133,33 @@ def slot_state(connection: Connection, parameters: Mapping[str, str], name: str)
     )
 
 
-def check_usable(state: SlotState, database: str) -> None:
-    """Refuse a slot that cannot continue our stream. Raises `SlotLostError`."""
+def check_ours(state: SlotState, database: str) -> None:
+    """Refuse somebody else's slot. Raises `SourceSettingError`."""
     if state.plugin != PLUGIN or state.database != database:
-        raise SlotLostError(
+        raise SourceSettingError(
             f"slot {state.name} is not ours: plugin {state.plugin}, database {state.database}",
             hint="choose another pipeline.id, or drop that slot",
         )
+
+
+def check_usable(state: SlotState) -> None:
+    """Refuse a slot that cannot continue our stream. Raises `SlotLostError`."""
     if state.wal_status == "lost" or state.restart_lsn is None:
         raise SlotLostError(
             f"slot {state.name} was invalidated by the server (wal_status {state.wal_status})",
-            hint="raise max_slot_wal_keep_size; then `etl destroy` the pipeline and replicate anew",
+            hint="raise max_slot_wal_keep_size; then `etl destroy` the pipeline and replicate anew, or set"
+            " invalidated_slot_behavior: recreate",
         )
+
+
+def orphaned_slots(connection: Connection, parameters: Mapping[str, str], pipeline_id: int) -> list[str]:
+    """Slots of copies of this pipeline that nobody uses: they hold back WAL for ever."""
+    with translated(parameters):
+        rows = connection.execute(
+            "SELECT slot_name FROM pg_replication_slots WHERE NOT active AND slot_name ~ %s",
+            (f"^{_TABLE_SYNC_SLOT}_{pipeline_id}_[0-9]+$",),
+        ).fetchall()
+    return [str(row[0]) for row in rows]
 
 
 def drop_slot(connection: Connection, parameters: Mapping[str, str], name: str) -> bool:

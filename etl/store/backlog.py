@@ -218,6 +218,15 @@ class Backlog:
                     break
         return concat(parts) if parts else None
 
+    @property
+    def has_parts(self) -> bool:
+        """True while the transaction that has not ended is too long to be held in memory."""
+        return self._has_parts
+
+    def read_open(self) -> Kept | None:
+        """What is held of transactions that are not stored, or None; once `read` gives nothing it is all there is."""
+        return concat(self._held) if self._held else None
+
     def release(self) -> None:
         """What `read` gave last is durable at the destination: delete the segments that lie behind it."""
         self._released = self._read

@@ -39,7 +39,9 @@ SELECT (SELECT schema_name || '.' || table_name FROM etl.table_schemas v
   FROM etl.replication_state s WHERE is_current AND pipeline_id = %s"""
 _SCHEMAS = """
 SELECT schema_status::text, previous_snapshot_commit_lsn IS NOT NULL, count(*)
-  FROM etl.destination_tables_metadata WHERE pipeline_id = %s GROUP BY 1, 2"""
+  FROM etl.destination_tables_metadata d WHERE pipeline_id = %s AND EXISTS (
+       SELECT FROM etl.replication_state s
+        WHERE s.pipeline_id = d.pipeline_id AND s.table_id = d.table_id AND s.is_current) GROUP BY 1, 2"""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,8 @@ class PipelineUnderTest:
             "destination": {"type": "duckdb", "path": str(self.warehouse)},
             "batch": {"max_fill_ms": 50},
             "retry": {"initial_delay_ms": 50, "max_delay_ms": 500},
+            "backlog": {"path": str(self.directory / "backlog")},
+            "publication_check_ms": 100,
         }
         for key, value in self.settings.items():
             document[key] = {**document.get(key, {}), **value} if isinstance(value, dict) else value

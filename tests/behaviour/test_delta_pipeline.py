@@ -151,7 +151,7 @@ def told(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory, war
 def live(pipeline: PipelineUnderTest, steps: tuple[tuple[str, ...], ...]) -> int:
     """Let the steps happen while a daemon runs, and end it when all has arrived; its exit code."""
     with pipeline.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         for step in steps:
             pipeline.transaction(*step)
         before = pipeline.written()

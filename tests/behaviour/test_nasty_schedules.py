@@ -393,5 +393,10 @@ def test_n8_a_schema_change_between_the_copys_snapshot_and_the_copy(pipeline: Pi
         marker.unlink()
         assert daemon.wait_for_exit() == 0, daemon.log
     pipeline.once()
-    for table in tables:
+    # the row of the copy is older than the column: it is not filled
+    assert sorted(pipeline.rows("public.added", "id, v, w, x")) == [
+        (1, "v1", "w1", None),
+        (2, None, "w2", "x"),
+    ]
+    for table in tables[1:]:
         pipeline.assert_equal(f"public.{table}")

@@ -9,7 +9,7 @@ def test_a_key_made_while_the_pipeline_streams_is_believed(pipeline: PipelineUnd
     pipeline.sql("CREATE TABLE t (id int PRIMARY KEY)")
     pipeline.publish("public.t")
     with pipeline.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_until(lambda: '"state":"ready"' in daemon.log, "the table to stream")
         pipeline.sql(
             "SELECT etl.create_ddl_signing_key()",
             "ALTER TABLE t ADD COLUMN a text",

@@ -128,7 +128,7 @@ def assert_says_so(daemon: Daemon, pipeline: PipelineUnderTest) -> None:
 
 def test_a_full_disk_is_waited_out(pipeline: PipelineUnderTest, space: SmallFiles | SmallDisk):
     with pipeline.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         space.fill(daemon)
         written = fill_until_it_fails(pipeline, daemon)
         assert_says_so(daemon, pipeline)
@@ -144,7 +144,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged_when_the_process_is_kil
     pipeline: PipelineUnderTest, space: SmallFiles | SmallDisk
 ):
     with pipeline.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         space.fill(daemon)
         written = fill_until_it_fails(pipeline, daemon)
         daemon.kill()
@@ -169,7 +169,7 @@ def test_a_disk_that_is_full_during_the_copy_is_waited_out(
         space.fill(daemon)
         assert_says_so(daemon, pipeline)
         space.free(daemon)
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         assert daemon.terminate() == 0
     pipeline.once()
 

@@ -54,7 +54,7 @@ def test_a_kill_in_the_middle_of_a_running_stream_is_mended_by_the_next_start(
     workload = Workload(zlib.crc32(point.encode()))
     tables = begin(pipeline, workload)
     with pipeline.running(failpoints=f"{point}:4=kill") as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         while daemon.process.poll() is None:
             before = pipeline.written()
             write(pipeline, workload, 1)

@@ -28,7 +28,7 @@ STREAMING = 0.7
 def live(daemon: Daemon, chance: random.Random) -> None:
     """Let the daemon work up to a random moment, of its start or of its stream; it must not end by itself."""
     if chance.random() < STREAMING:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
     else:
         # by then it knows what SIGTERM means
         daemon.wait_until(lambda: daemon.log != "", "the first line of its log")

@@ -91,7 +91,7 @@ def test_a_slot_of_another_database_is_refused(replicated: PipelineUnderTest):
         with other.connect() as connection:
             connection.execute(CREATE)
         run = replicated.once(check=False)
-        assert_refused(run, 1, f"slot {SLOT} is not ours: plugin pgoutput, database {other.name}")
+        assert_refused(run, 78, f"slot {SLOT} is not ours: plugin pgoutput, database {other.name}")
 
 
 @pytest.mark.parametrize("recreated", [False, True], ids=["dropped", "recreated"])
@@ -99,7 +99,7 @@ def test_a_slot_that_vanishes_under_a_running_pipeline_stops_it(
     replicated: PipelineUnderTest, recreated: bool
 ):
     with replicated.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         freeze(replicated, daemon)
         replicated.sql("INSERT INTO items VALUES (3)", DROP, *([CREATE] if recreated else []))
         daemon.process.send_signal(signal.SIGCONT)
@@ -123,7 +123,7 @@ def test_a_slot_that_the_server_invalidated_is_refused(
         pipeline = replicate(PipelineUnderTest(database, tmp_path, warm=warm))
         if running:
             with pipeline.running() as daemon:
-                daemon.wait_for_log("streaming_started")
+                daemon.wait_for_log("tables_settled")
                 freeze(pipeline, daemon)
                 outrun()
                 daemon.process.send_signal(signal.SIGCONT)
@@ -140,7 +140,7 @@ def test_a_publication_that_is_dropped_under_a_running_pipeline_stops_it_with_th
     replicated: PipelineUnderTest,
 ):
     with replicated.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         replicated.sql("DROP PUBLICATION etl_pub", "INSERT INTO items VALUES (3)")
         assert daemon.wait_for_exit() == 78
     assert "error: " in daemon.log
@@ -164,7 +164,7 @@ def test_a_publication_that_was_replaced_under_a_running_pipeline_loses_nothing(
 ):
     """Dropped and created again with a change between; the daemon sees none of it until it goes on."""
     with replicated.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         daemon.process.send_signal(signal.SIGSTOP)
         replicated.sql("DROP PUBLICATION etl_pub", "INSERT INTO items VALUES (3)")
         replicated.publish("items")

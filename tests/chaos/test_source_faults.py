@@ -59,7 +59,7 @@ def test_every_connection_of_the_pipeline_may_be_terminated(pipeline: PipelineUn
     )
     with Writer(pipeline.database, workload, pause_s=PAUSE_S) as writer, pipeline.running() as daemon:
         for times in range(1, 5):
-            daemon.wait_for_log("streaming_started", times)
+            daemon.wait_for_log("tables_settled", times)
             assert pipeline.query(terminate)[0][0] >= 3
         writer.stop()
         wait_until_durable(pipeline, daemon, workload)
@@ -78,7 +78,7 @@ def test_a_server_that_crashes_under_load_is_waited_for(
         tables = begin(pipeline, load, marks)
         with Writer(database, load, pause_s=PAUSE_S), pipeline.running() as daemon:
             for times in range(1, 4):
-                daemon.wait_for_log("streaming_started", times)
+                daemon.wait_for_log("tables_settled", times)
                 wait_until_durable(pipeline, daemon, marks)
                 own_server.restart("immediate")
             wait_until_durable(pipeline, daemon, marks)
@@ -122,7 +122,7 @@ def test_a_source_that_refuses_connections_is_tried_until_it_accepts(
     workload = Workload(5)
     tables = begin(proxied, workload)
     with proxied.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         proxy.refuse()
         daemon.wait_for_log("attempt_failed", times=4)
         proxy.accept()
@@ -148,7 +148,7 @@ def test_a_slow_network_changes_nothing(proxied: PipelineUnderTest, proxy: TcpPr
     tables = begin(proxied, workload)
     proxy.delay_s = 0.005
     with Writer(proxied.database, workload, pause_s=PAUSE_S) as writer, proxied.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         before = workload.counts["transactions"]
         daemon.wait_until(lambda: workload.counts["transactions"] > before + 5, "5 transactions")
         writer.stop()
@@ -163,7 +163,7 @@ def test_a_connection_that_falls_silent_for_a_while_goes_on(proxied: PipelineUnd
     workload = Workload(8)
     tables = begin(proxied, workload)
     with Writer(proxied.database, workload, pause_s=PAUSE_S) as writer, proxied.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         proxy.freeze()
         before = workload.counts["transactions"]
         daemon.wait_until(lambda: workload.counts["transactions"] > before + 10, "10 transactions")

@@ -33,7 +33,7 @@ def test_a_pipeline_whose_state_is_lost_while_it_runs_stops_and_copies_everythin
     workload = Workload(2)
     tables = begin(pipeline, workload)
     with pipeline.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         wait_until_durable(pipeline, daemon, workload)
         pipeline.sql("DROP SCHEMA etl CASCADE")
         write(pipeline, workload, 2)

@@ -24,7 +24,7 @@ def test_a_second_process_is_told_who_runs_the_pipeline_and_changes_nothing(pipe
     workload = Workload(1)
     tables = begin(pipeline, workload)
     with Writer(pipeline.database, workload, pause_s=0.1) as writer, pipeline.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         second = pipeline.once(check=False)
         assert second.code == 75
         assert [line["error_kind"] for line in second.logged("attempt_failed")] == ["pipeline_active"] * 5
@@ -65,7 +65,7 @@ def test_a_process_that_was_stopped_while_another_took_over_commits_nothing_unde
     workload = Workload(3)
     tables = begin(pipeline, workload)
     with pipeline.running(failpoints="stream.before_write:2=sleep(1500)") as first:
-        first.wait_for_log("streaming_started")
+        first.wait_for_log("tables_settled")
         wait_until_durable(pipeline, first, workload)
         write(pipeline, workload, 5)
         first.process.send_signal(signal.SIGSTOP)

@@ -41,7 +41,7 @@ def test_a_jvm_that_is_killed_while_idle_or_while_it_merges_is_replaced_and_noth
 ):
     ledger = Ledger(pipeline)
     with pipeline.running() as daemon:
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
         ledger.wait_until_durable(daemon)
 
         Jvm.of(daemon).kill()
@@ -67,7 +67,7 @@ def test_a_jvm_that_is_killed_while_it_copies_or_alters_is_replaced_and_nothing_
     with pipeline.running(failpoints=holds.failpoints, env=holds.env) as daemon:
         with holds.held(daemon, "copy.mid"):
             Jvm.of(daemon).kill()
-        daemon.wait_for_log("streaming_started")
+        daemon.wait_for_log("tables_settled")
 
         ledger.write(alter=True)
         with holds.held(daemon, "ddl.after_mark_applying"):
@@ -91,13 +91,13 @@ def test_a_jvm_that_is_killed_while_it_copies_or_alters_is_replaced_and_nothing_
 def test_the_jvm_of_a_killed_daemon_ends_by_itself_whatever_it_does(pipeline: PipelineUnderTest):
     ledger = Ledger(pipeline)
     with pipeline.running() as idle:
-        idle.wait_for_log("streaming_started")
+        idle.wait_for_log("tables_settled")
         ledger.wait_until_durable(idle)
         jvm = Jvm.of(idle)
         idle.kill()
         idle.wait_until(lambda: not jvm.runs, "the JVM to end", alive=False)
     with pipeline.running() as busy:
-        busy.wait_for_log("streaming_started")
+        busy.wait_for_log("tables_settled")
         ledger.write()
         busy.wait_until(lambda: bool(staged_files(pipeline.warehouse)), "a statement that reads rows")
         jvm = Jvm.of(busy)
@@ -119,7 +119,7 @@ WRITES: dict[str, Callable[[Ledger], None]] = {
 
 def caught(pipeline: PipelineUnderTest, daemon: Daemon, ledger: Ledger, table: str) -> Jvm:
     """The daemon's JVM, stopped where it has written rows of the table and not committed them."""
-    daemon.wait_for_log("streaming_started")
+    daemon.wait_for_log("tables_settled")
     ledger.wait_until_durable(daemon)
     jvm = Jvm.of(daemon)
     folder = DeltaReader(pipeline.warehouse).folder(table)

@@ -44,7 +44,7 @@ def test_a_daemon_that_was_stopped_before_a_write_while_another_took_over_commit
     marker = tmp_path / "dest.before_write"
     env = {"ETL_FAILPOINTS_DIR": str(tmp_path)}
     with pipeline.running(failpoints="dest.before_write:2=hold", env=env) as first:
-        first.wait_for_log("streaming_started")
+        first.wait_for_log("tables_settled")
         ledger.wait_until_durable(first)
         ledger.write(alter=True)
         first.wait_until(marker.exists, "the daemon to hold a write")
@@ -65,7 +65,7 @@ def test_a_daemon_that_was_stopped_in_the_middle_of_a_statement_while_another_to
 ):
     ledger = Ledger(pipeline)
     with pipeline.running() as first:
-        first.wait_for_log("streaming_started")
+        first.wait_for_log("tables_settled")
         ledger.wait_until_durable(first)
         jvm = Jvm.of(first)
         folder = DeltaReader(pipeline.warehouse).folder("public.changes")

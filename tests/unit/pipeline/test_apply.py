@@ -18,15 +18,17 @@ from etl.lsn import MAX_ORDINAL, Lsn, Position, SnapshotId
 from etl.pgoutput.assembler import Assembler
 from etl.pgoutput.ddl_messages import DdlMessages
 from etl.pipeline.acknowledger import Acknowledger
-from etl.pipeline.apply import ApplyWorker
+from etl.pipeline.apply import ApplyWorker, TablesFailedError
 from etl.pipeline.batcher import Batcher
 from etl.pipeline.handoff import HandOff
 from etl.pipeline.journal import StoreJournal
+from etl.pipeline.keeping import Keeping
 from etl.pipeline.reporting import Reporter
 from etl.pipeline.states import TableEvent
 from etl.pipeline.tables import TableBook
 from etl.schema.catalog import SchemaCatalog
 from etl.schema.types import TypeOptions
+from etl.store.backlog import Backlogs
 from etl.store.base import TableState
 from etl.store.memory import MemoryStore
 from etl.telemetry import failpoints
@@ -100,16 +102,18 @@ class Run:
         )
         metrics = Metrics("p")
         self.tables = TableBook(store, metrics)
-        self.tables.load({schema.oid: schema.qualified_name for schema in SCHEMAS})
-        if self.tables.needing_copy():
+        self.tables.load({})
+        if not self.tables.oids():
             self._copy_nothing()
-        self.tables.hand_to_stream()
+        self.keeping = Keeping(Backlogs(path.parent / "backlog"), 1 << 20)
+        for oid in self.tables.in_state(TableState.ERRORED):
+            self.keeping.resume(oid, self.tables.record(oid).backlog or "")
         self.acknowledger = Acknowledger(store.progress() or START, store.save_progress)
         self.handoff = HandOff(1 << 20)
         self.worker = ApplyWorker(
             handoff=self.handoff,
             assembler=Assembler(
-                self.tables.streaming(),
+                self.tables.live(),
                 SchemaCatalog(store.schemas()),
                 DdlMessages({}, allow_unsigned=True),
                 lambda *_: "nobody explains it here",
@@ -119,6 +123,7 @@ class Run:
             writer=self.writer,
             store=store,
             tables=self.tables,
+            keeping=self.keeping,
             acknowledger=self.acknowledger,
             reporter=Reporter(metrics, str),
             metrics=metrics,
@@ -128,11 +133,21 @@ class Run:
     def _copy_nothing(self) -> None:
         copies = CopyWriter(self.destination, self.journal, lambda _: TableMode.MIRROR)
         for schema in SCHEMAS:
+            self.tables.add(schema.oid, schema.qualified_name)
             self.tables.move(schema.oid, TableEvent.COPY_STARTED)
             self.store.save_schema(schema.schema)
             copies.create(schema)
             copies.finish(schema, Position(Lsn(START - 1), MAX_ORDINAL), 0)
             self.tables.move(schema.oid, TableEvent.COPY_FINISHED, sync_lsn=START)
+            self.tables.move(schema.oid, TableEvent.AWAITED)
+            self.tables.move(schema.oid, TableEvent.CAUGHT_BY_APPLY)
+            self.tables.goes_live(schema.oid, START)
+        self.tables.passed(START)
+
+    def set_aside(self, failed: TablesFailedError) -> None:
+        """What the lifecycle does about it, without the retry."""
+        for oid, error in failed.errors.items():
+            self.tables.fail(oid, error, backlog=self.keeping.begin(oid))
 
     def feed(self, *payloads: Sequence[bytes]) -> None:
         """Let these bytes arrive, and one step happen."""
@@ -146,6 +161,7 @@ class Run:
         self.worker.step()
 
     def end(self) -> None:
+        self.keeping.close()
         self.destination.close()
 
     def rows(self, table: str = "orders") -> list[tuple[object, ...]]:
@@ -304,11 +320,11 @@ def test_a_stop_leaves_the_schema_changes_of_a_batch_to_the_next_start(run: Run,
     assert again.rows() == [(1, "x", None), (2, "y", "z")]
 
 
-def test_a_table_that_the_destination_cannot_serve_is_set_aside_and_holds_the_position(
+def test_a_table_that_the_destination_cannot_serve_ends_the_run_and_nothing_of_the_batch_is_acknowledged(
     run: Run, store: MemoryStore
 ):
     """DuckDB takes two names that differ only in case for one."""
-    run.feed(
+    stream = [
         transaction(
             0x2000,
             R_OTHERS,
@@ -316,30 +332,58 @@ def test_a_table_that_the_destination_cannot_serve_is_set_aside_and_holds_the_po
             schema_message(0x1FF0, ORDERS, "orders", "a", "A"),
             describe(ORDERS, "orders", "a", "A"),
             insert(ORDERS, [b"1", b"x", b"y"]),
+        ),
+        transaction(0x3000, insert(OTHERS, [b"2", b"y"]), insert(ORDERS, [b"2", b"x", b"y"])),
+    ]
+    run.feed(*stream)
+    with pytest.raises(TablesFailedError) as failed:
+        run.age()
+    assert set(failed.value.errors) == {ORDERS}
+    assert run.acknowledger.flushed == START
+
+    run.set_aside(failed.value)
+    run.end()
+    again = Run(store, run.path)
+    again.feed(*stream)
+    again.age()
+    assert again.acknowledger.flushed == 0x3008
+    assert len(again.keeping.tables[ORDERS].read(1 << 20) or ()) > 0
+    assert again.rows("others") == [(1, "x"), (2, "y")]
+
+
+def test_a_table_that_cannot_be_decoded_ends_the_run_and_names_no_value(run: Run):
+    with pytest.raises(TablesFailedError) as failed:
+        run.feed(
+            transaction(0x2000, R_OTHERS, insert(OTHERS, [b"1", b"x"])),
+            transaction(0x3000, R_ORDERS, insert(ORDERS, [b"not a number", b"x"])),
+            transaction(0x4000, insert(OTHERS, [b"2", b"y"])),
         )
-    )
+
+    assert set(failed.value.errors) == {ORDERS}
+    assert "not a number" not in str(failed.value.errors[ORDERS])
+    assert run.acknowledger.flushed == START
+
+
+def test_what_is_kept_for_a_table_is_durable_before_it_is_acknowledged(run: Run):
+    identity = run.keeping.begin(ORDERS)
+    run.worker.release(ORDERS)
+    run.feed(transaction(0x2000, R_ORDERS, insert(ORDERS, [b"1", b"x"])))
     run.age()
-    run.feed(transaction(0x3000, insert(OTHERS, [b"2", b"y"]), insert(ORDERS, [b"2", b"x", b"y"])))
-    run.age()
-    run.worker.settle()
 
-    states = {oid: record.state for oid, record in store.table_states().items()}
-    assert states[ORDERS] is TableState.ERRORED
-    assert states[OTHERS] is not TableState.ERRORED
-    assert run.acknowledger.flushed == run.acknowledger.held_at == START
-    assert run.worker.position == 0x3008
-    assert run.rows("others") == [(1, "x"), (2, "y")]
+    assert run.acknowledger.flushed == 0x2008
+    backlog = Backlogs(run.path.parent / "backlog").open(ORDERS, identity)
+    assert backlog is not None
+    assert backlog.last_commit_lsn == 0x2000
+    assert run.rows() == []
 
 
-def test_a_table_that_cannot_be_decoded_is_set_aside_where_it_failed(run: Run, store: MemoryStore):
+def test_what_was_collected_of_a_released_table_is_not_written(run: Run):
     run.feed(
-        transaction(0x2000, R_OTHERS, insert(OTHERS, [b"1", b"x"])),
-        transaction(0x3000, R_ORDERS, insert(ORDERS, [b"not a number", b"x"])),
-        transaction(0x4000, insert(OTHERS, [b"2", b"y"])),
+        transaction(0x2000, R_ORDERS, insert(ORDERS, [b"1", b"x"]), R_OTHERS, insert(OTHERS, [b"1", b"x"]))
     )
+    run.worker.release(ORDERS)
     run.age()
 
-    assert store.table_states()[ORDERS].state is TableState.ERRORED
-    assert "not a number" not in str(store.table_states()[ORDERS])
-    assert run.acknowledger.flushed == run.acknowledger.held_at == 0x3000
-    assert run.rows("others") == [(1, "x"), (2, "y")]
+    assert run.rows() == []
+    with duckdb.connect(str(run.path)) as connection:
+        assert connection.execute("SELECT * FROM public.others").fetchall() == [(1, "x")]

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from etl.errors import StoreError
-from etl.pipeline.states import NEEDS_COPY, NOT_STREAMED, TRANSITIONS, TableEvent, transition
+from etl.pipeline.states import LIVE, NEEDS_COPY, SYNCING, TRANSITIONS, TableEvent, transition
 from etl.store.base import TableState
 
 ILLEGAL = [pair for pair in product(TableState, TableEvent) if pair not in TRANSITIONS]
@@ -19,13 +19,22 @@ def test_a_table_that_nothing_happens_to_is_copied_handed_over_and_ready():
     for event in (
         TableEvent.COPY_STARTED,
         TableEvent.COPY_FINISHED,
+        TableEvent.AWAITED,
+        TableEvent.CAUGHT_BY_APPLY,
         TableEvent.STREAM_OWNS,
         TableEvent.STREAM_PASSED,
     ):
         state = transition(state, event)
         walk.append(state)
 
-    assert walk == [TableState.DATA_SYNC, TableState.FINISHED_COPY, TableState.SYNC_DONE, TableState.READY]
+    assert walk == [
+        TableState.DATA_SYNC,
+        TableState.FINISHED_COPY,
+        TableState.SYNC_WAIT,
+        TableState.CATCHUP,
+        TableState.SYNC_DONE,
+        TableState.READY,
+    ]
 
 
 @pytest.mark.parametrize("state", TableState)
@@ -33,13 +42,19 @@ def test_every_state_can_fail(state: TableState):
     assert transition(state, TableEvent.FAILED) is TableState.ERRORED
 
 
-def test_a_copy_that_was_interrupted_starts_again():
-    assert transition(TableState.DATA_SYNC, TableEvent.COPY_STARTED) is TableState.DATA_SYNC
+@pytest.mark.parametrize("state", set(TableState) - {TableState.PAUSED})
+def test_every_other_state_can_be_paused(state: TableState):
+    assert transition(state, TableEvent.PAUSED) is TableState.PAUSED
 
 
-def test_a_failed_table_is_copied_anew_or_goes_on_where_it_stood():
-    assert transition(TableState.ERRORED, TableEvent.RESET) is TableState.INIT
-    assert transition(TableState.ERRORED, TableEvent.RETRIED) is TableState.SYNC_DONE
+@pytest.mark.parametrize("state", set(TableState) - {TableState.INIT})
+def test_every_table_can_be_copied_anew(state: TableState):
+    assert transition(state, TableEvent.RESET) is TableState.INIT
+
+
+@pytest.mark.parametrize("state", [TableState.ERRORED, TableState.PAUSED])
+def test_what_stood_aside_goes_on_from_its_copy_and_what_was_kept(state: TableState):
+    assert transition(state, TableEvent.RETRIED) is TableState.FINISHED_COPY
 
 
 @pytest.mark.parametrize(("state", "event"), ILLEGAL)
@@ -53,10 +68,7 @@ def test_every_state_can_be_reached_and_left():
     assert {state for state, _ in TRANSITIONS} == set(TableState)
 
 
-def test_the_stream_owns_exactly_what_is_neither_copied_anew_nor_failed():
-    assert {TableState.INIT, TableState.DATA_SYNC} == NEEDS_COPY
-    assert set(TableState) - NOT_STREAMED == {
-        TableState.FINISHED_COPY,
-        TableState.SYNC_DONE,
-        TableState.READY,
-    }
+def test_a_table_is_on_its_way_is_live_or_stands_aside():
+    assert NEEDS_COPY < SYNCING
+    assert not SYNCING & LIVE
+    assert set(TableState) - SYNCING - LIVE == {TableState.ERRORED, TableState.PAUSED}

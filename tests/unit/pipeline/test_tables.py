@@ -15,6 +15,7 @@ from etl.telemetry.metrics import Metrics
 A, B = 1, 2
 NAMES = {A: "public.a", B: "public.b"}
 SYNC = Lsn(500)
+LIVE_AT = Lsn(700)
 FAILURE = DestinationTableError("cannot", hint="do this", table="public.a")
 
 
@@ -25,127 +26,129 @@ def store() -> MemoryStore:
     return store
 
 
-def book(store: MemoryStore, names: dict[int, str] | None = None) -> TableBook:
+def book(store: MemoryStore) -> TableBook:
     """A fresh start of the pipeline."""
     tables = TableBook(store, Metrics("p"))
-    tables.load(NAMES if names is None else names)
+    tables.load(NAMES)
+    for oid, name in NAMES.items():
+        tables.add(oid, name)
     return tables
 
 
-def copy(tables: TableBook, *oids: int) -> None:
+def copy(tables: TableBook, *oids: int, backlog: str = "b") -> None:
     for oid in oids:
-        tables.move(oid, TableEvent.COPY_STARTED)
+        tables.move(oid, TableEvent.COPY_STARTED, backlog=backlog)
         tables.move(oid, TableEvent.COPY_FINISHED, sync_lsn=SYNC)
+
+
+def go_live(tables: TableBook, *oids: int, at: Lsn = LIVE_AT) -> None:
+    for oid in oids:
+        tables.move(oid, TableEvent.AWAITED)
+        tables.move(oid, TableEvent.CAUGHT_BY_APPLY)
+        tables.goes_live(oid, at)
 
 
 def states(store: MemoryStore) -> dict[int, TableState]:
     return {oid: record.state for oid, record in store.table_states().items()}
 
 
-def test_a_new_table_is_recorded_and_needs_a_copy(store: MemoryStore):
+def test_a_new_table_is_recorded_and_waits_for_its_copy(store: MemoryStore):
     tables = book(store)
 
     assert states(store) == {A: TableState.INIT, B: TableState.INIT}
-    assert tables.needing_copy() == [A, B]
-    assert tables.streaming() == {}
+    assert tables.in_state(TableState.INIT) == [A, B]
+    assert tables.live() == {}
+    assert tables.is_syncing
 
 
-def test_a_copied_table_is_the_streams_and_ready_once_the_stream_has_passed_its_copy(store: MemoryStore):
+def test_a_table_whose_backlog_is_replayed_is_the_streams_and_ready_once_that_point_is_durable(
+    store: MemoryStore,
+):
     tables = book(store)
     copy(tables, A, B)
-    tables.hand_to_stream()
+    go_live(tables, A, B)
 
-    assert tables.streaming() == {A: SYNC, B: SYNC}
-    tables.passed(Lsn(SYNC - 1))
+    assert tables.live() == {A: SYNC, B: SYNC}
+    tables.passed(Lsn(LIVE_AT - 1))
     assert states(store) == {A: TableState.SYNC_DONE, B: TableState.SYNC_DONE}
-    tables.passed(SYNC)
+    tables.passed(LIVE_AT)
     assert states(store) == {A: TableState.READY, B: TableState.READY}
-    assert tables.streaming() == {A: SYNC, B: SYNC}
+    assert not tables.is_syncing
 
 
-@pytest.mark.parametrize(
-    ("events", "needs_copy"),
-    [
-        ([], True),
-        ([TableEvent.COPY_STARTED], True),
-        ([TableEvent.COPY_STARTED, TableEvent.COPY_FINISHED], False),
-        ([TableEvent.COPY_STARTED, TableEvent.COPY_FINISHED, TableEvent.STREAM_OWNS], False),
-    ],
-)
-def test_a_restart_copies_anew_what_was_not_copied_whole(
-    store: MemoryStore, events: list[TableEvent], needs_copy: bool
-):
-    before = book(store, {A: "public.a"})
-    for event in events:
-        before.move(A, event, sync_lsn=SYNC if event is TableEvent.COPY_FINISHED else None)
-    after = book(store, {A: "public.a"})
+def test_what_lives_in_memory_only_is_not_recorded(store: MemoryStore):
+    tables = book(store)
+    copy(tables, A)
+    tables.move(A, TableEvent.AWAITED)
+    tables.move(A, TableEvent.CAUGHT_BY_APPLY)
 
-    assert after.needing_copy() == ([A] if needs_copy else [])
-    after.hand_to_stream()
-    assert after.streaming() == ({} if needs_copy else {A: SYNC})
+    assert tables.state(A) is TableState.CATCHUP
+    assert states(store)[A] is TableState.FINISHED_COPY
+    assert book(store).state(A) is TableState.FINISHED_COPY
+
+
+def test_the_backlog_is_named_from_the_start_of_the_copy_until_the_stream_owns_the_table(store: MemoryStore):
+    tables = book(store)
+    copy(tables, A, backlog="first")
+    assert book(store).record(A).backlog == "first"
+    go_live(tables, A)
+    assert book(store).record(A).backlog is None
 
 
 def test_a_failure_is_recorded_with_its_reason_and_the_way_out_and_the_others_go_on(store: MemoryStore):
     tables = book(store)
     copy(tables, A, B)
-    tables.hand_to_stream()
-    tables.fail(A, FAILURE)
+    go_live(tables, A, B)
+    tables.fail(A, FAILURE, backlog="kept")
 
     record = store.table_states()[A]
     assert (record.state, record.reason, record.solution) == (TableState.ERRORED, "cannot", "do this")
-    assert (record.retry, record.sync_lsn) == (RetryPolicy.MANUAL, SYNC)
+    assert (record.retry, record.sync_lsn, record.backlog) == (RetryPolicy.TIMED, SYNC, "kept")
+    assert record.attempts == 1
     assert tables.errors == {A: FAILURE}
-    assert tables.streaming() == {B: SYNC}
-    tables.passed(SYNC)
-    assert states(store) == {A: TableState.ERRORED, B: TableState.READY}
+    assert tables.live() == {B: SYNC}
 
 
-def test_a_restart_tries_a_failed_table_again_where_it_stood_or_from_its_copy(store: MemoryStore):
-    before = book(store)
-    copy(before, A)
-    before.hand_to_stream()
-    before.fail(A, FAILURE)
-    before.fail(B, FAILURE)
-    after = book(store)
+def test_attempts_are_counted_until_the_table_is_live_again(store: MemoryStore):
+    tables = book(store)
+    copy(tables, A)
+    for _ in range(3):
+        tables.fail(A, FAILURE)
+        tables.move(A, TableEvent.RETRIED)
+    assert tables.record(A).attempts == 3
+    assert tables.errors == {}
+    go_live(tables, A)
+    assert tables.record(A).attempts == 0
 
-    assert after.streaming() == {A: SYNC}
-    assert after.needing_copy() == [B]
-    assert after.errors == {}
 
+def test_a_table_whose_changes_are_missing_has_no_copy_to_go_on_from(store: MemoryStore):
+    tables = book(store)
+    copy(tables, A)
+    go_live(tables, A)
+    tables.lose_copy(A, FAILURE)
 
-def test_tables_whose_changes_are_missing_are_copied_anew_by_the_next_start(store: MemoryStore):
-    before = book(store)
-    copy(before, A)
-    before.hand_to_stream()
-    before.copy_anew(FAILURE)
-
-    assert states(store) == {A: TableState.ERRORED, B: TableState.INIT}
-    assert store.table_states()[A].reason == "cannot"
-    assert book(store).needing_copy() == [A, B]
+    record = store.table_states()[A]
+    assert (record.state, record.sync_lsn, record.backlog) == (TableState.ERRORED, None, None)
 
 
 def test_a_table_that_left_the_publication_is_streamed_up_to_where_it_left_and_then_forgotten(
     store: MemoryStore,
 ):
-    before = book(store)
-    copy(before, A, B)
-    before.hand_to_stream()
-    after = TableBook(store, Metrics("p"))
-    left = after.load({A: "public.a"})
-    assert left == [B]
-    after.see_off({B: "public.b"}, Lsn(900), keep=[])
-    after.hand_to_stream()
+    tables = book(store)
+    copy(tables, A, B)
+    go_live(tables, A, B)
+    tables.leave(B, Lsn(900))
 
-    assert set(after.streaming()) == {A, B}
-    after.passed(Lsn(899))
+    assert set(tables.live()) == {A, B}
+    tables.passed(Lsn(899))
     assert set(states(store)) == {A, B}
-    after.passed(Lsn(900))
+    tables.passed(Lsn(900))
     assert set(states(store)) == {A}
+    assert B not in tables
 
 
-def test_a_table_that_left_before_it_was_copied_is_forgotten_at_once(store: MemoryStore):
-    book(store)
-    after = TableBook(store, Metrics("p"))
-    after.see_off(dict.fromkeys(after.load({A: "public.a"}), "public.b"), Lsn(900), keep=[])
+def test_a_table_that_left_before_it_was_live_is_forgotten_at_once(store: MemoryStore):
+    tables = book(store)
+    tables.leave(B, Lsn(900))
 
     assert set(states(store)) == {A}

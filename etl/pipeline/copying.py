@@ -1,0 +1,345 @@
+"""The initial copy of tables, beside the stream: several tables at once, each in several ranges, under one snapshot.
+
+Theory of operation. A *round* copies the tables that wait for it. A temporary slot tells a consistent point S and exports
+its snapshot: transactions that commit below S are in the snapshot. One connection imports the snapshot and exports it
+again, so that the slot can go at once and no copy ever holds back WAL; it must live as long as the round. Before the
+round began, the apply worker has started to keep the tables' changes, so what commits at or above S is in their backlogs.
+
+Each table is described *in that snapshot*, so that its schema and its rows are of one moment, and stored as the version
+`SnapshotId.COPY`; every range is read as of that version, whatever happens to the table meanwhile. A range is written
+only when it was read whole: a connection that breaks costs the ranges in flight and nothing else. The destination shows
+the rows when the last one is there, with S as the watermark.
+
+A table that cannot be copied ends with its reason; the others go on. Nothing here touches the state of a table: results
+wait in a queue for the main thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+import structlog
+
+from etl.destinations.copy_writer import CopyWriter
+from etl.errors import (
+    DestinationTableError,
+    EtlError,
+    SchemaError,
+    SnapshotOutdatedError,
+    SourceError,
+    SourceUnavailableError,
+    ValueConversionError,
+)
+from etl.lsn import MAX_ORDINAL, Lsn, Position
+from etl.pipeline.context import PipelineContext
+from etl.pipeline.copied_rows import CopiedRange
+from etl.pipeline.copy_schedule import CopySchedule, PlanTable, ReadRange, Snapshot, TableCopy, Task
+from etl.schema.table import ReplicatedTableSchema, TableSchema
+from etl.source.catalog import describe_table
+from etl.source.connection import Connection, connect_replication
+from etl.source.copy import snapshot_connection
+from etl.source.copy_plan import CopyRange, plan_ranges
+from etl.source.copy_range import read_leaves, read_range
+from etl.source.publication import PublishedTable
+from etl.source.slots import create_slot, export_snapshot, table_sync_slot_name
+from etl.store.base import CopyRecord
+from etl.telemetry.failpoints import failpoint
+
+_log = structlog.get_logger()
+#: A range whose connection broke is read again this often before its table waits for a new snapshot.
+_READS = 3
+_PAUSE_TICK_S = 0.5
+_TABLE_FAULTS = (DestinationTableError, ValueConversionError, SchemaError, SourceError)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The table's rows are durable at the destination; its changes from `consistent_point` on are not."""
+
+    oid: int
+    consistent_point: Lsn
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFailed:
+    """The table could not be copied; what was there before is untouched."""
+
+    oid: int
+    error: EtlError
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBroken:
+    """Not a table but the destination, the store or the code is at fault: the round is over."""
+
+    error: Exception
+
+
+CopyResult = Copied | CopyFailed | CopyBroken
+
+
+class Copier:
+    """Runs rounds. The main thread starts them and takes the results."""
+
+    def __init__(self, context: PipelineContext, writer: CopyWriter) -> None:
+        self._context = context
+        self._writer = writer
+        self._results: SimpleQueue[CopyResult] = SimpleQueue()
+        self._rounds: list[_Round] = []
+        self._may_read = threading.Event()
+        self._may_read.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """True when no round runs and no result waits."""
+        return not self.running and self._results.empty()
+
+    @property
+    def running(self) -> int:
+        """How many rounds run."""
+        self._rounds = [each for each in self._rounds if each.is_alive()]
+        return len(self._rounds)
+
+    def start(self, tables: list[PublishedTable]) -> None:
+        """Copy these tables; their changes are being kept already."""
+        started = _Round(self._context, self._writer, self._results, tables, self._may_read)
+        self._rounds.append(started)
+        started.start()
+
+    def results(self) -> Iterator[CopyResult]:
+        """What has ended since the last call."""
+        while True:
+            try:
+                yield self._results.get_nowait()
+            except Empty:
+                return
+
+    def drop(self, oid: int) -> None:
+        """Stop copying a table that nobody wants any more."""
+        for each in self._rounds:
+            each.drop(oid)
+
+    def hold(self, *, held: bool) -> None:
+        """Read no further while `held`: the stream has to catch up first."""
+        if held:
+            self._may_read.clear()
+        else:
+            self._may_read.set()
+
+    def close(self) -> None:
+        """End all rounds; what they copied is left to the next start."""
+        for each in self._rounds:
+            each.stop()
+        for each in self._rounds:
+            each.join()
+        self._rounds = []
+
+
+class _Round(threading.Thread):
+    """One snapshot and the threads that read under it."""
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        writer: CopyWriter,
+        results: SimpleQueue[CopyResult],
+        tables: list[PublishedTable],
+        may_read: threading.Event,
+    ) -> None:
+        super().__init__(name="copy", daemon=True)
+        self._context = context
+        self._writer = writer
+        self._results = results
+        self._tables = tables
+        self._may_read = may_read
+        self._schedule = CopySchedule(tables, per_table=context.config.table_sync.connections_per_table)
+        self._workers: list[threading.Thread] = []
+        self._stopped = threading.Event()
+        self._starting = threading.Lock()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._schedule.stop()
+
+    def drop(self, oid: int) -> None:
+        for copy in self._schedule.unfinished():
+            if copy.table.oid == oid:
+                self._schedule.end(copy)
+
+    def run(self) -> None:
+        try:
+            with self._snapshot() as snapshot:
+                failpoint("copy.after_snapshot")
+                self._start_workers(snapshot, len(self._tables))
+                # the list grows while the workers find more to do
+                for worker in self._workers:
+                    worker.join()
+        except SourceError as error:
+            for copy in self._schedule.unfinished():
+                self._fail(copy, error)
+        except Exception as error:  # noqa: BLE001 -- the main thread raises it
+            self._results.put(CopyBroken(error))
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Snapshot]:
+        parameters, role = self._context.parameters, f"table_sync:{self._context.pipeline_id}"
+        name = table_sync_slot_name(self._context.pipeline_id, self._tables[0].oid)
+        with ExitStack() as held:
+            with connect_replication(parameters, f"replication:{role}") as replication:
+                slot = create_slot(replication, parameters, name, temporary=True)
+                holder = held.enter_context(snapshot_connection(parameters, slot.snapshot, role))
+                exported = export_snapshot(holder, parameters)
+            yield Snapshot(exported, slot.consistent_point)
+
+    # --- threads ------------------------------------------------------------------------------------------------
+
+    def _start_workers(self, snapshot: Snapshot, wanted: int) -> None:
+        with self._starting:
+            limit = min(self._context.config.table_sync.connections, wanted)
+            while len(self._workers) < limit and not self._stopped.is_set():
+                worker = threading.Thread(
+                    target=self._work, args=(snapshot,), name=f"copy-{len(self._workers)}", daemon=True
+                )
+                worker.start()
+                self._workers.append(worker)
+
+    def _work(self, snapshot: Snapshot) -> None:
+        reader = _Reader(self._context, snapshot)
+        try:
+            while (task := self._schedule.take()) is not None:
+                try:
+                    self._do(reader, task)
+                except _TABLE_FAULTS as error:
+                    self._fail(task.copy, error)
+        except Exception as error:  # noqa: BLE001 -- the main thread raises it
+            self.stop()
+            self._results.put(CopyBroken(error))
+        finally:
+            reader.close()
+
+    def _do(self, reader: _Reader, task: Task) -> None:
+        match task:
+            case PlanTable(copy):
+                self._plan(reader, copy)
+            case ReadRange(copy, schema, part):
+                copied = self._read(reader, task)
+                if copied is None or self._stopped.is_set() or copy.ended:
+                    return
+                self._write(copy, schema, part, copied)
+                if self._schedule.read(copy, copied.rows):
+                    self._finish(copy, schema, reader.snapshot)
+
+    def _plan(self, reader: _Reader, copy: TableCopy) -> None:
+        context, table = self._context, copy.table
+        schema = published_schema(describe_table(reader.connection(), context.parameters, table.oid), table)
+        ranges = plan_ranges(read_leaves(reader.connection(), context.parameters, table))
+        context.store.prepare_for_copy(table.oid)
+        context.store.save_schema(schema.schema)
+        self._writer.create(schema)
+        context.store.begin_copy(
+            CopyRecord(table.oid, reader.snapshot.name, reader.snapshot.lsn, len(ranges))
+        )
+        if context.progress is not None:
+            context.progress.start(table.qualified_name, table.estimated_rows)
+        self._start_workers(reader.snapshot, self._schedule.planned(copy, schema, ranges))
+
+    def _read(self, reader: _Reader, task: ReadRange) -> CopiedRange | None:
+        """The range, read whole; None when the round ends meanwhile."""
+        # between ranges, where no lock is held
+        while not self._may_read.wait(_PAUSE_TICK_S) and not self._stopped.is_set():
+            pass
+        for attempt in range(1, _READS + 1):
+            try:
+                return self._read_once(reader, task)
+            except SnapshotOutdatedError:
+                raise
+            except SourceUnavailableError:
+                reader.close()
+                if attempt == _READS:
+                    raise
+                _log.warning(
+                    "copy_range_read_again", table=task.copy.table.qualified_name, range=task.part.number
+                )
+        raise AssertionError("unreachable")
+
+    def _read_once(self, reader: _Reader, task: ReadRange) -> CopiedRange | None:
+        copied = CopiedRange(task.schema, self._context.type_options)
+        blocks = read_range(
+            reader.connection(), self._context.parameters, task.copy.table, task.part, task.schema.columns
+        )
+        with ExitStack() as closing:
+            closing.callback(blocks.close)
+            for block in blocks:
+                copied.add(block)
+                if self._stopped.is_set() or task.copy.ended:
+                    return None
+        return copied
+
+    def _write(
+        self, copy: TableCopy, schema: ReplicatedTableSchema, part: CopyRange, copied: CopiedRange
+    ) -> None:
+        context, name = self._context, copy.table.qualified_name
+        for batch in copied.batches():
+            self._writer.copy_rows(schema, batch)
+        context.store.finish_range(copy.table.oid, part.number, copied.rows)
+        context.metrics.copied(name, copied.rows)
+        if context.progress is not None:
+            context.progress.advance(name, copied.rows, copied.nbytes)
+
+    def _finish(self, copy: TableCopy, schema: ReplicatedTableSchema, snapshot: Snapshot) -> None:
+        below = Position(Lsn(max(snapshot.lsn - 1, 0)), MAX_ORDINAL)
+        self._writer.finish(schema, below, copy.rows)
+        if self._schedule.end(copy):
+            self._results.put(Copied(copy.table.oid, snapshot.lsn, copy.rows))
+            if self._context.progress is not None:
+                self._context.progress.finish(copy.table.qualified_name)
+            _log.info("table_copied", table=copy.table.qualified_name, rows=copy.rows, lsn=str(snapshot.lsn))
+
+    def _fail(self, copy: TableCopy, error: EtlError) -> None:
+        if self._schedule.end(copy) and not self._stopped.is_set():
+            self._results.put(CopyFailed(copy.table.oid, error))
+
+
+class _Reader:
+    """A thread's connection under the snapshot, made when needed and anew after it broke."""
+
+    def __init__(self, context: PipelineContext, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._context = context
+        self._held: ExitStack | None = None
+        self._connection: Connection | None = None
+
+    def connection(self) -> Connection:
+        """Raises `SnapshotOutdatedError` when the snapshot has ended."""
+        if self._connection is None:
+            self._held = ExitStack()
+            self._connection = self._held.enter_context(
+                snapshot_connection(
+                    self._context.parameters,
+                    self.snapshot.name,
+                    f"table_sync:{self._context.pipeline_id}",
+                )
+            )
+        return self._connection
+
+    def close(self) -> None:
+        """Let go of the connection; idempotent."""
+        if self._held is not None:
+            self._held.close()
+        self._held = self._connection = None
+
+
+def published_schema(schema: TableSchema, table: PublishedTable) -> ReplicatedTableSchema:
+    """The schema with the masks that the publication's column list gives it."""
+    everything = ReplicatedTableSchema.all_columns(schema)
+    listed = table.column_attnums
+    if listed is None:
+        return everything
+    mask = tuple(column.attnum in listed for column in schema.columns)
+    identity = tuple(a and b for a, b in zip(everything.identity_mask, mask, strict=True))
+    return ReplicatedTableSchema(schema, mask, identity)
