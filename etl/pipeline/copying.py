@@ -246,7 +246,12 @@ class _Round(threading.Thread):
         )
         if context.progress is not None:
             context.progress.start(table.qualified_name, table.estimated_rows)
-        self._start_workers(reader.snapshot, self._schedule.planned(copy, schema, ranges))
+        waiting = self._schedule.planned(copy, schema, ranges)
+        if ranges:
+            self._start_workers(reader.snapshot, waiting)
+        else:
+            # a partitioned table without partitions
+            self._finish(copy, schema, reader.snapshot)
 
     def _read(self, reader: _Reader, task: ReadRange) -> CopiedRange | None:
         """The range, read whole; None when the round ends meanwhile."""
