@@ -13,11 +13,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from benchmarks.delta.stages import FOLD, StageClock, watch
 from benchmarks.delta.workload import COPY_ROWS, SCHEMA, Batch, copied
 from etl.destinations.base import CopyBatch, TableChanges, TableMode
 from etl.destinations.delta.config import DeltaSettings, Maintenance
 from etl.destinations.delta.destination import DeltaDestination
+from etl.events import OP_DELETE
 from etl.lsn import Position
 from etl.spark.jars import find_jars, jars_directory
 from etl.spark.java import find_java
@@ -25,7 +31,8 @@ from etl.spark.settings import SparkSettings
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 _MASTER = "local[2]"
 
@@ -157,14 +164,8 @@ class DeltaRs(_Peer):
         )
 
 
-class PlainSpark(_Peer):
-    """What a `foreachBatch` with a MERGE does, under the settings that Spark and Delta come with.
-
-    Batches are folded already and arrive by Arrow.
-    """
-
-    _spark: SparkSession
-    _path: str
+class _DefaultSpark(_Peer):
+    """Spark and Delta under the settings they come with."""
 
     def __init__(self) -> None:
         from pyspark.sql import SparkSession
@@ -172,13 +173,75 @@ class PlainSpark(_Peer):
         os.environ["JAVA_HOME"] = str(find_java(os.environ).resolve().parents[1])
         os.environ["PYSPARK_PYTHON"] = sys.executable
         jars = find_jars(jars_directory(os.environ))
-        self._spark = (
+        self._spark: SparkSession = (
             SparkSession.builder.master(_MASTER)
             .config("spark.jars", ",".join(map(str, jars)))
             .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
             .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
             .getOrCreate()
         )
+        self._path = ""
+
+    def _merge(self, source: DataFrame) -> None:
+        """Rows of one change per key, with `op`."""
+        from delta.tables import DeltaTable
+
+        written = {name: f"s.{name}" for name in (column.name for column in SCHEMA.columns)}
+        (
+            DeltaTable.forPath(self._spark, self._path)
+            .alias("t")
+            .merge(source.alias("s"), "t.id = s.id")
+            .whenMatchedDelete("s.op = 'D'")
+            .whenMatchedUpdate(set=written)
+            .whenNotMatchedInsert("s.op <> 'D'", values=written)
+            .execute()
+        )
+
+
+class ForeachBatch(_DefaultSpark):
+    """The job one would write: a stream of change files, of which each micro-batch is merged by `foreachBatch`.
+
+    A micro-batch has several changes of one key, of which MERGE takes one: the last is chosen by a window, as the
+    handbooks do it.
+    """
+
+    _query: StreamingQuery | None = None
+
+    def open(self, folder: Path) -> None:
+        """Start the stream."""
+        if self._query is not None:
+            self._query.stop()
+        self._path = str(self.table(folder))
+        self._incoming = folder / "incoming"
+        self._incoming.mkdir()
+        changes = self._spark.readStream.schema(_CHANGES).parquet(str(self._incoming))
+        self._query = (
+            changes.writeStream.foreachBatch(lambda batch, _: self._upsert(batch))
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .start()
+        )
+        self._written = 0
+
+    def apply(self, batch: Batch) -> None:
+        """One file, and the micro-batch that it becomes."""
+        assert self._query is not None
+        self._written += 1
+        name = f"{self._written:06}.parquet"
+        # readers of a folder take no file whose name begins so
+        pq.write_table(_as_they_come(batch), self._incoming / f".{name}")
+        (self._incoming / f".{name}").rename(self._incoming / name)
+        self._query.processAllAvailable()
+
+    def _upsert(self, changes: DataFrame) -> None:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        newest = Window.partitionBy("id").orderBy(f.col("lsn").desc(), f.col("ordinal").desc())
+        self._merge(changes.withColumn("place", f.row_number().over(newest)).where("place = 1"))
+
+
+class BareMerge(_DefaultSpark):
+    """The MERGE alone, of batches that are folded already and arrive by Arrow: what no job gets below."""
 
     def open(self, folder: Path) -> None:
         """Nothing is kept open."""
@@ -186,18 +249,30 @@ class PlainSpark(_Peer):
 
     def apply(self, batch: Batch) -> None:
         """One MERGE."""
-        from delta.tables import DeltaTable
-
-        source = self._spark.createDataFrame(batch.net)
-        (
-            DeltaTable.forPath(self._spark, self._path)
-            .alias("t")
-            .merge(source.alias("s"), "t.id = s.id")
-            .whenMatchedDelete("s.op = 'D'")
-            .whenMatchedUpdateAll()
-            .whenNotMatchedInsertAll("s.op <> 'D'")
-            .execute()
-        )
+        self._merge(self._spark.createDataFrame(batch.net))
 
 
-ENGINES: Mapping[str, type[Engine]] = {"etl": Etl, "delta-rs": DeltaRs, "spark": PlainSpark}
+_CHANGES = (
+    "op string, lsn bigint, ordinal bigint, id bigint, n int, label string, amount decimal(12,2), at timestamp,"
+    " doc string, flag boolean, score double"
+)
+
+
+def _as_they_come(batch: Batch) -> pa.Table:
+    """Every change as a row; of a delete the key alone is set."""
+    changes = batch.changes
+    assert changes.old is not None
+    deletes = changes.ops == OP_DELETE
+    ids = pc.replace_with_mask(changes.new.column("id"), pa.array(deletes), changes.old.column("id"))
+    letters = pa.array([chr(code) for code in changes.ops.tolist()], pa.string())
+    places = [pa.array(array.astype(np.int64)) for array in (changes.commit_lsn, changes.ordinal)]
+    rest = [changes.new.column(place) for place in range(1, changes.new.num_columns)]
+    return pa.table([letters, *places, ids, *rest], names=["op", "lsn", "ordinal", *changes.new.schema.names])
+
+
+ENGINES: Mapping[str, type[Engine]] = {
+    "etl": Etl,
+    "delta-rs": DeltaRs,
+    "foreachBatch": ForeachBatch,
+    "bare-merge": BareMerge,
+}

@@ -112,7 +112,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--workloads", default=",".join(Kind))
     parser.add_argument("--recent", type=int, default=50_000, help="how many of the newest rows are changed")
-    parser.add_argument("--engines", default="etl,delta-rs,spark")
+    parser.add_argument("--engines", default="etl,delta-rs,foreachBatch,bare-merge")
     parser.add_argument("--directory", type=Path, help="keep the tables here, for another run")
     return parser.parse_args()
 
