@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from etl.errors import StoreError
 from etl.pipeline.states import LIVE, NEEDS_COPY, SYNCING, TRANSITIONS, TableEvent, transition
 from etl.store.base import TableState
 
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "table-states.md"
 ILLEGAL = [pair for pair in product(TableState, TableEvent) if pair not in TRANSITIONS]
 
 
@@ -72,3 +75,15 @@ def test_a_table_is_on_its_way_is_live_or_stands_aside():
     assert NEEDS_COPY < SYNCING
     assert not SYNCING & LIVE
     assert set(TableState) - SYNCING - LIVE == {TableState.ERRORED, TableState.PAUSED}
+
+
+def drawn() -> list[tuple[str, str, str]]:
+    """State, event and next state of every arrow in the page's diagrams; a group stands for each of its states."""
+    page = PAGE.read_text(encoding="utf-8")
+    groups = {name: states.split(", ") for states, name in re.findall(r'state "(.+)" as (\w+)', page)}
+    arrows = re.findall(r"^ +(\w+) --> (\w+): (\w+)$", page, re.MULTILINE)
+    return [(state, event, after) for name, after, event in arrows for state in groups.get(name, [name])]
+
+
+def test_the_diagrams_of_the_documentation_show_every_legal_move_once_and_no_other():
+    assert sorted(drawn()) == sorted((state, event, after) for (state, event), after in TRANSITIONS.items())
