@@ -40,7 +40,7 @@ from etl.pipeline.context import PipelineContext
 from etl.pipeline.copying import Copied, Copier, CopyBroken, CopyFailed
 from etl.pipeline.journal import StoreJournal
 from etl.pipeline.keeping import Keeping
-from etl.pipeline.membership import Look, rows_may_be_missing
+from etl.pipeline.membership import Look, rows_may_be_missing, shown
 from etl.pipeline.reporting import Reporter
 from etl.pipeline.states import LIVE, NEEDS_COPY, TableEvent
 from etl.pipeline.tables import TableBook
@@ -148,16 +148,16 @@ class Lifecycle:
         by_name = {name: oid for oid, name in left.items()}
         for oid, table in look.tables.items():
             replaced = by_name.get(table.qualified_name)
-            is_new = oid not in self._book
-            came_back = self._book.is_leaving(oid)
-            self._book.add(oid, table.qualified_name)
+            came_back, now = self._book.is_leaving(oid), shown(table)
+            self._book.add(oid, table.qualified_name, now)
             self._book.rename(oid, table.qualified_name)
             if replaced is not None and self._book.state(oid) is not TableState.ERRORED:
                 self._book.fail(oid, _swapped(table.qualified_name, replaced, oid))
-            before = self._published.get(oid)
-            if came_back or (not is_new and before is not None and rows_may_be_missing(before, table)):
+            before = self._book.record(oid).shown
+            if came_back or (before is not None and rows_may_be_missing(before, now)):
                 _log.warning("published_rows_changed", table=table.qualified_name)
                 self.resync(oid, stream)
+            self._book.show(oid, now)
         taken = {table.qualified_name for table in look.tables.values()}
         for oid, name in left.items():
             if name not in taken and not self._book.is_leaving(oid):

@@ -17,6 +17,7 @@ from etl.pipeline.context import PipelineContext
 from etl.source.connection import Connection, connect_query
 from etl.source.publication import PublishedTable, publication_oid, published_tables
 from etl.source.slots import current_lsn, retained_wal
+from etl.store.base import Shown
 
 
 class PublicationReplacedError(PublicationError):
@@ -91,12 +92,17 @@ class Membership:
         return self._connection
 
 
-def rows_may_be_missing(before: PublishedTable, after: PublishedTable) -> bool:
+def shown(table: PublishedTable) -> Shown:
+    """What the publication shows of the table, to be compared with what it showed before, also by another process."""
+    return Shown(table.entries, table.row_filter, table.column_attnums, table.attached)
+
+
+def rows_may_be_missing(before: Shown, after: Shown) -> bool:
     """True when the publication shows rows now that were never sent.
 
     So it is under another row filter, with a partition that was attached with rows in it, and after the table was taken
     out of the publication and put back: what changed meanwhile was not sent. A change of the column list alone is also
-    recorded as a new membership, and needs no copy: the new columns are added without values (contract).
+    recorded as a new entry, and needs no copy: the new columns are added without values (contract).
     """
-    put_back = before.membership != after.membership and before.column_attnums == after.column_attnums
+    put_back = before.entries.isdisjoint(after.entries) and before.columns == after.columns
     return put_back or before.row_filter != after.row_filter or not after.attached <= before.attached

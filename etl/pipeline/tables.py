@@ -11,7 +11,7 @@ import structlog
 from etl.errors import EtlError
 from etl.lsn import Lsn
 from etl.pipeline.states import LIVE, SYNCING, TableEvent, transition
-from etl.store.base import NEVER_RECORDED, StateStore, TableState, TableStateRecord
+from etl.store.base import NEVER_RECORDED, Shown, StateStore, TableState, TableStateRecord
 from etl.telemetry.metrics import Metrics
 
 _log = structlog.get_logger()
@@ -43,11 +43,11 @@ class TableBook:
         for oid, record in self._store.table_states().items():
             self._enter(oid, names.get(oid, f"oid {oid}"), record)
 
-    def add(self, oid: int, name: str) -> None:
+    def add(self, oid: int, name: str, shown: Shown | None = None) -> None:
         """A table that was published is new here; one that was leaving stays."""
         self._leaving.pop(oid, None)
         if oid not in self._entries:
-            self._record(oid, name, TableStateRecord(oid, TableState.INIT))
+            self._record(oid, name, TableStateRecord(oid, TableState.INIT, shown=shown))
             _log.info("table_added", table=name)
 
     def rename(self, oid: int, name: str) -> None:
@@ -56,6 +56,12 @@ class TableBook:
         if entry.name != name:
             self._metrics.table_gone(entry.name)
             self._enter(oid, name, entry.record)
+
+    def show(self, oid: int, shown: Shown) -> None:
+        """Remember what the publication shows of the table."""
+        entry = self._entries[oid]
+        if entry.record.shown != shown:
+            self._keep(oid, entry.name, replace(entry.record, shown=shown))
 
     def leave(self, oid: int, now: Lsn) -> None:
         """The table left the publication: the stream still has what it changed before `now`.
@@ -136,7 +142,7 @@ class TableBook:
         state = transition(record.state, event)
         self.errors.pop(oid, None)
         if event is TableEvent.RESET:
-            moved = TableStateRecord(oid, state)
+            moved = TableStateRecord(oid, state, shown=record.shown)
         else:
             moved = TableStateRecord(
                 oid,
@@ -146,6 +152,7 @@ class TableBook:
                 if state in LIVE or ((sync_lsn or record.sync_lsn) is None and state is TableState.PAUSED)
                 else backlog or record.backlog,
                 attempts=0 if state in LIVE else record.attempts,
+                shown=record.shown,
             )
         self._record(oid, self._entries[oid].name, moved)
 
@@ -170,6 +177,7 @@ class TableBook:
             backlog=backlog or before.backlog,
             retry_at=retry_at,
             attempts=before.attempts + 1,
+            shown=before.shown,
         )
         self._record(oid, entry.name, record)
 
@@ -207,8 +215,11 @@ class TableBook:
         self._entries[oid] = TableEntry(name, record)
         self._metrics.table_state(name, record.state)
 
-    def _record(self, oid: int, name: str, record: TableStateRecord) -> None:
+    def _keep(self, oid: int, name: str, record: TableStateRecord) -> None:
         if record.state not in NEVER_RECORDED:
             self._store.set_table_state(record)
         self._enter(oid, name, record)
+
+    def _record(self, oid: int, name: str, record: TableStateRecord) -> None:
+        self._keep(oid, name, record)
         _log.info("table_state_changed", table=name, state=record.state.value)

@@ -131,7 +131,9 @@ def _lock(connection: Connection, table: PublishedTable, part: CopyRange) -> Non
     """Keep everybody from altering table and leaf. Raises `SnapshotOutdatedError` unless both are still the same."""
     root, leaf = sql.Identifier(table.schema, table.name), sql.Identifier(part.schema, part.name)
     # as a query and not as LOCK TABLE, which refuses foreign tables; the table first, as everybody does who alters it
-    connection.execute(sql.SQL("SELECT FROM ONLY {}, {} AS leaf LIMIT 0").format(root, _relation(part)))
+    connection.execute(
+        sql.SQL("SELECT FROM ONLY {} AS root, {} AS leaf LIMIT 0").format(root, _relation(part))
+    )
     names = {"root": root.as_string(connection), "leaf": leaf.as_string(connection)}
     row = connection.execute(_IDENTITY, {"oid": part.oid, **names}).fetchone()
     if row is None or row[:2] != (table.oid, part.oid) or row[2] is False:

@@ -10,7 +10,8 @@ from etl.source.connection import Connection, translated
 
 #: Our own bookkeeping must not be replicated by a publication FOR ALL TABLES.
 STATE_SCHEMA = "etl"
-_COLUMN_LISTS_SINCE = 150000
+#: Column lists, row filters and schemas in publications.
+_LISTS_SINCE = 150000
 
 #: The view names all columns where there is no list. A partition has the list of its published ancestor, by names.
 _LISTS = """CASE WHEN l.has_list THEN p.attnames END,
@@ -23,13 +24,22 @@ _HAS_LIST = """CROSS JOIN LATERAL (
                         AND (r.prrelid = c.oid OR r.prrelid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))
              AS has_list) l"""
 
+#: A table is covered by its own entries and by those of the partitioned tables above it.
+_ENTRIES = """CASE WHEN b.puballtables THEN ARRAY[b.oid::bigint] ELSE '{}' END || ARRAY(
+           SELECT r.oid::bigint FROM pg_publication_rel r WHERE r.prpubid = b.oid
+              AND (r.prrelid = c.oid OR r.prrelid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))"""
+_SCHEMA_ENTRIES = """ARRAY(
+           SELECT s.oid::bigint FROM pg_publication_namespace s JOIN pg_class k ON k.relnamespace = s.pnnspid
+            WHERE s.pnpubid = b.oid
+              AND (k.oid = c.oid OR k.oid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))"""
+
 #: A partition that was created as one has its columns (tableoid, attnum -6, never changes) and its parent of the same
 #: transaction; one that was attached has not.
 _PUBLISHED = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind = 'p', {columns}, greatest(c.reltuples, 0)::bigint,
-       (SELECT r.oid::bigint FROM pg_publication_rel r WHERE r.prpubid = b.oid AND r.prrelid = c.oid),
+       {entries},
        CASE WHEN c.relkind = 'p' THEN ARRAY(
-           SELECT t.relid::oid::bigint
+           SELECT t.relid::oid || '@' || i.xmin
              FROM pg_partition_tree(c.oid) t
              JOIN pg_inherits i ON i.inhrelid = t.relid
              JOIN pg_attribute a ON a.attrelid = t.relid AND a.attnum = -6
@@ -48,9 +58,10 @@ class PublishedTable:
     """A table as the publication publishes it; `row_filter`: SQL of the server.
 
     `column_names` and `column_attnums`: the columns of its column list, None when it has none and all are published.
-    `membership` is the oid of its own entry in the publication, None where it is there by a schema or all tables: one that
-    was taken out and put back has another. `attached`: the partitions below it that were tables before they were its
-    partitions, and so may have brought rows.
+    `entries` are the oids of what in the publication covers it: its own entry, its schema's, those of the partitioned
+    tables above it, the publication itself FOR ALL TABLES. What is taken out and put back has another oid. `attached`: the
+    partitions below it that were tables before they were its partitions, and so may have brought rows, as
+    ``oid@transaction`` of the attachment.
     """
 
     oid: int
@@ -61,8 +72,8 @@ class PublishedTable:
     row_filter: str | None
     estimated_rows: int
     column_attnums: frozenset[int] | None = None
-    membership: int | None = None
-    attached: frozenset[int] = frozenset()
+    entries: frozenset[int] = frozenset()
+    attached: frozenset[str] = frozenset()
 
     @property
     def qualified_name(self) -> str:
@@ -113,11 +124,13 @@ def published_tables(
 ) -> list[PublishedTable]:
     """The publication's tables, ordered by name. Our own state schema is left out."""
     with translated(parameters):
-        has_lists = connection.info.server_version >= _COLUMN_LISTS_SINCE
-        columns = _LISTS if has_lists else "NULL::name[], NULL::smallint[], NULL::text"
-        rows = connection.execute(
-            _PUBLISHED.format(columns=columns, lists=_HAS_LIST if has_lists else ""), (name, STATE_SCHEMA)
-        ).fetchall()
+        has_lists = connection.info.server_version >= _LISTS_SINCE
+        query = _PUBLISHED.format(
+            columns=_LISTS if has_lists else "NULL::name[], NULL::smallint[], NULL::text",
+            entries=f"{_ENTRIES} || {_SCHEMA_ENTRIES}" if has_lists else _ENTRIES,
+            lists=_HAS_LIST if has_lists else "",
+        )
+        rows = connection.execute(query, (name, STATE_SCHEMA)).fetchall()
     return [
         PublishedTable(
             oid=row[0],
@@ -128,7 +141,7 @@ def published_tables(
             column_attnums=None if row[5] is None else frozenset(row[5]),
             row_filter=row[6],
             estimated_rows=row[7],
-            membership=row[8],
+            entries=frozenset(row[8]),
             attached=frozenset(row[9]),
         )
         for row in rows

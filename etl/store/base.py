@@ -52,13 +52,28 @@ class TableVerb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What the publication showed of a table when it was last looked at.
+
+    The oids of its `entries` there, the text of its row filter, the attnums of its column list (None: no list), and the
+    partitions that were attached to it (see `etl.source.publication.PublishedTable`).
+    """
+
+    entries: frozenset[int] = frozenset()
+    row_filter: str | None = None
+    columns: frozenset[int] | None = None
+    attached: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class TableStateRecord:
     """A table's present state.
 
     `sync_lsn` is the consistent point of its copy's snapshot: transactions that commit
     below it are in the copy. `backlog` names the backlog on local disk that keeps the table's
     later changes. `reason`, `solution` and `retry` are set for ERRORED, and for an error that is
-    retried by itself `retry_at`, with its time zone, and the `attempts` so far.
+    retried by itself `retry_at`, with its time zone, and the `attempts` so far. `shown` is None for a
+    table that was recorded before etl remembered it.
     """
 
     oid: int
@@ -70,6 +85,7 @@ class TableStateRecord:
     backlog: str | None = None
     retry_at: datetime | None = None
     attempts: int = 0
+    shown: Shown | None = None
     updated_at: datetime | None = None
 
 

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from etl.errors import RetryPolicy
 from etl.lsn import Lsn
-from etl.store.base import TableState, TableStateRecord
+from etl.store.base import Shown, TableState, TableStateRecord
 from etl.store.connection import Connection
 
 _CURRENT = """
@@ -96,6 +96,7 @@ def _metadata(record: TableStateRecord) -> dict[str, object]:
         "backlog": record.backlog,
         "retry_at": None if record.retry_at is None else record.retry_at.isoformat(),
         "attempts": record.attempts or None,
+        "shown": None if record.shown is None else _shown_metadata(record.shown),
     }
     return {key: value for key, value in given.items() if value is not None}
 
@@ -112,5 +113,27 @@ def _record(oid: int, state: str, metadata: Mapping[str, Any], updated_at: datet
         backlog=metadata.get("backlog"),
         retry_at=None if retry_at is None else datetime.fromisoformat(retry_at),
         attempts=metadata.get("attempts", 0),
+        shown=_shown(metadata.get("shown")),
         updated_at=updated_at,
+    )
+
+
+def _shown_metadata(shown: Shown) -> dict[str, object]:
+    return {
+        "entries": sorted(shown.entries),
+        "row_filter": shown.row_filter,
+        "columns": None if shown.columns is None else sorted(shown.columns),
+        "attached": sorted(shown.attached),
+    }
+
+
+def _shown(metadata: Mapping[str, Any] | None) -> Shown | None:
+    if metadata is None:
+        return None
+    columns = metadata["columns"]
+    return Shown(
+        frozenset(metadata["entries"]),
+        metadata["row_filter"],
+        None if columns is None else frozenset(columns),
+        frozenset(metadata["attached"]),
     )

@@ -8,7 +8,15 @@ from typing import Protocol
 
 from etl.lsn import Lsn, SnapshotId
 from etl.schema.table import ColumnSchema, ReplicaIdentity, TableSchema
-from etl.store.base import CopyRecord, DestinationRecord, StateStore, TableState, TableStateRecord, TableVerb
+from etl.store.base import (
+    CopyRecord,
+    DestinationRecord,
+    Shown,
+    StateStore,
+    TableState,
+    TableStateRecord,
+    TableVerb,
+)
 
 OID = 16_384
 HIGHEST_OID = 2**32 - 1
@@ -28,6 +36,11 @@ ODD_NAMES = (
     "$1; DROP SCHEMA etl CASCADE; --",
     " ",
     "n" * 63,
+)
+
+SHOWN = (
+    Shown(),
+    Shown(frozenset({1, HIGHEST_OID}), "(a > 'x')", frozenset({1, 3}), frozenset({"16384@742"})),
 )
 
 

@@ -19,19 +19,14 @@ import pytest
 
 from etl.errors import PipelineActiveError, RetryPolicy, StoreError
 from etl.lsn import Lsn
-from etl.store.base import (
-    NEVER_RECORDED,
-    PipelineOwner,
-    StateStore,
-    TableState,
-    TableStateRecord,
-)
+from etl.store.base import NEVER_RECORDED, PipelineOwner, StateStore, TableState, TableStateRecord
 from etl.testing.store_copy_rules import CopyRules, RequestRules
 from etl.testing.store_samples import (
     HIGHEST_LSN,
     HIGHEST_OID,
     ODD_NAMES,
     OID,
+    SHOWN,
     StoreOpener,
     copy,
     fill,
@@ -236,7 +231,8 @@ class TableStateRules:
         + [TableStateRecord(OID, TableState.ERRORED, Lsn(0), "", "", policy) for policy in RetryPolicy]
         + [TableStateRecord(OID, TableState.ERRORED, reason=name, solution=name) for name in ODD_NAMES]
         + [TableStateRecord(OID, TableState.PAUSED, Lsn(7), backlog=name) for name in ODD_NAMES]
-        + [TableStateRecord(OID, TableState.ERRORED, retry_at=LATER, attempts=3, retry=RetryPolicy.TIMED)],
+        + [TableStateRecord(OID, TableState.ERRORED, retry_at=LATER, attempts=3, retry=RetryPolicy.TIMED)]
+        + [TableStateRecord(OID, TableState.READY, shown=shown) for shown in SHOWN],
         ids=repr,
     )
     def test_a_state_is_kept_whole(self, store: StateStore, record: TableStateRecord) -> None:
