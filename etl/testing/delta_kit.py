@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from datetime import UTC, datetime
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -46,6 +50,9 @@ class DeltaKit(DestinationKit):
 
     def connect(self) -> Destination:
         """One more destination over the folder."""
+        lake = self._directory / "lake"
+        if not lake.exists() and self.settings.spark is TEST_SPARK:
+            shutil.copytree(_opened_once(), lake)
         return DeltaDestination(self.settings)
 
     def rows(self, table: DestinationTable) -> list[PlainRow]:
@@ -61,6 +68,17 @@ class DeltaKit(DestinationKit):
         directory = self._directory / f"fresh{next(self._names)}"
         directory.mkdir()
         return DeltaKit(directory, self.settings.spark)
+
+
+@cache
+def _opened_once() -> Path:
+    """A lake that a pipeline without tables has opened: making it anew for each kit would take as long as many a rule."""
+    lake = Path(tempfile.mkdtemp(prefix="etl-lake-")) / "lake"
+    atexit.register(shutil.rmtree, lake.parent, ignore_errors=True)
+    destination = DeltaDestination(DeltaSettings(path=str(lake), spark=TEST_SPARK))
+    destination.open(pipeline_id=0, epoch=1)
+    destination.close()
+    return lake
 
 
 def _aware(value: object) -> object:

@@ -60,7 +60,7 @@ class NameRules:
     """A canary table stands by; it must survive."""
 
     def test_every_name_can_be_that_of_a_table_a_schema_and_a_column(self, kit: DestinationKit) -> None:
-        for batch in _slices(kit.sample(NAMES, 24), 40):
+        for batch in _slices(kit.sample(NAMES, 6), 40):
             world = _guarded(kit.fresh())
             for oid, name in enumerate(batch, start=1000):
                 _round_trip(world, oid, name)
@@ -70,7 +70,7 @@ class NameRules:
         world = _guarded(kit)
         schema = table_schema(column("id", 1, INT8), column("start", 2), oid=5, name="renamed")
         world.copy(schema, [{"id": 1, "start": "kept"}])
-        stream, names = Stream(), kit.sample(NAMES, 24)
+        stream, names = Stream(), kit.sample(NAMES, 6)
         for step, name in enumerate(names, start=1):
             added = names[step % len(names)]
             columns = [column("id", 1, INT8), column(name, 2)]
@@ -87,7 +87,7 @@ class NameRules:
         schema = table_schema(column("id", 1, INT8), column("d", 2), oid=5, name="defaults")
         world.copy(schema)
         stream = Stream()
-        for step, text in enumerate(kit.sample(NAMES, 24), start=1):
+        for step, text in enumerate(kit.sample(NAMES, 6), start=1):
             quoted = "'" + text.replace("'", "''") + "'::text"
             with_default = altered(
                 schema, column("id", 1, INT8), column("d", 2, default_expression=quoted), at=step

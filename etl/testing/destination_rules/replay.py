@@ -28,7 +28,7 @@ class ReplayRules:
         world.write(scenario.events)
         last = scenario.models[ORDERS.oid].schema
         assert world.rows(last) == scenario.expected(last)
-        for start in kit.sample(range(len(scenario.events)), 4):
+        for start in kit.sample(range(len(scenario.events)), 3):
             if start % 4 == 0:
                 world.restart()
             report = world.write(scenario.events[start:])
@@ -42,7 +42,7 @@ class ReplayRules:
         scenario = long_scenario()
         last = scenario.models[ORDERS.oid].schema
         world = World(kit)
-        for cut in kit.sample(range(1, len(scenario.events)), 3):
+        for cut in kit.sample(range(1, len(scenario.events)), 2):
             world.copy(ORDERS, [{"id": 1, "note": "one"}])
             world.copy(ITEMS)
             reports = [world.write(scenario.events[:cut]), world.write(scenario.events)]
