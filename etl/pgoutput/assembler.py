@@ -119,8 +119,9 @@ class Assembler:
         So a table goes on whose changes `other` replayed up to here: no new RELATION is needed for it.
         """
         self.release([oid])
+        versions = other._catalog.versions(oid)
         self._catalog.forget(oid)
-        for version in other._catalog.versions(oid):
+        for version in versions:
             self._catalog.add(version)
         table = other._tables[oid]
         # without a row of the table `other` saw no RELATION; the one that holds may have come by here

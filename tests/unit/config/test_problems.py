@@ -122,7 +122,7 @@ def problem(path: Path, environ: dict[str, str] | None = None) -> str:
             1,
             "retry has an initial_delay_ms above max_delay_ms",
         ),
-        ("invalidated_slot_behavior: recreate", 1, "invalidated_slot_behavior must be error"),
+        ("invalidated_slot_behavior: ignore", 1, "invalidated_slot_behavior must be one of error, recreate"),
     ],
 )
 def test_a_mistake_in_the_file_is_told_with_its_line(write: Write, text: str, line: int, expected: str):

@@ -45,12 +45,12 @@ def test_every_state_can_fail(state: TableState):
     assert transition(state, TableEvent.FAILED) is TableState.ERRORED
 
 
-@pytest.mark.parametrize("state", set(TableState) - {TableState.PAUSED})
+@pytest.mark.parametrize("state", [state for state in TableState if state is not TableState.PAUSED])
 def test_every_other_state_can_be_paused(state: TableState):
     assert transition(state, TableEvent.PAUSED) is TableState.PAUSED
 
 
-@pytest.mark.parametrize("state", set(TableState) - {TableState.INIT})
+@pytest.mark.parametrize("state", [state for state in TableState if state is not TableState.INIT])
 def test_every_table_can_be_copied_anew(state: TableState):
     assert transition(state, TableEvent.RESET) is TableState.INIT
 

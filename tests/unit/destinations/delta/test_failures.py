@@ -9,6 +9,7 @@ from etl.errors import (
     DestinationError,
     DestinationFullError,
     DestinationTableError,
+    DestinationTableLostError,
     DestinationUnavailableError,
     RetryPolicy,
 )
@@ -64,14 +65,14 @@ EXPECTED = {
     Failure.FULL: DestinationFullError,
     Failure.CONFLICT: DestinationUnavailableError,
     Failure.UNREACHABLE: DestinationUnavailableError,
-    Failure.GONE: DestinationTableError,
+    Failure.GONE: DestinationTableLostError,
     Failure.REFUSED: DestinationTableError,
     Failure.OTHER: DestinationTableError,
 }
 
 
 @pytest.mark.parametrize(("name", "error", "failure"), SPARK_ERRORS, ids=IDS)
-def test_what_passes_by_itself_is_tried_again_and_the_rest_is_laid_to_the_table(
+def test_everything_is_tried_again_but_a_table_that_is_gone(
     name: str, error: Exception, failure: Failure
 ):
     told = translated(error, "/lake", "public.orders")
@@ -80,7 +81,7 @@ def test_what_passes_by_itself_is_tried_again_and_the_rest_is_laid_to_the_table(
         assert told.table == "public.orders"
     else:
         assert "/lake" in told.message
-    assert (told.retry is RetryPolicy.TIMED) == (type(told) is not DestinationTableError)
+    assert told.retry is (RetryPolicy.MANUAL if failure is Failure.GONE else RetryPolicy.TIMED)
     assert told.hint
 
 
