@@ -300,6 +300,12 @@ class BacklogError(StoreError):
     kind = "backlog"
 
 
+class BacklogDamagedError(BacklogError):
+    """What was kept for one table cannot be read; it is copied anew."""
+
+    kind = "backlog_damaged"
+
+
 class BacklogFullError(BacklogError):
     """No space left to keep changes: they are still in the slot, and it resumes by itself."""
 

@@ -76,6 +76,8 @@ class TableSyncConfig(ConfigModel):
     """How many connections read at once, of all tables together."""
     connections_per_table: Annotated[int, Field(ge=1, le=64), NO_BOOL] = 4
     """How many of them one table may take."""
+    range_bytes: ByteSize = 32 * _MIB
+    """A table is read in ranges of about this size: so much is read again when a connection breaks."""
     max_retained_wal: ByteSize = 16 * 1024 * _MIB
     """Copying pauses while the slot holds back more WAL than this, so that the stream catches up."""
 

@@ -1,6 +1,8 @@
-"""Replaying the backlog of one table, slice by slice, beside the stream of the others."""
+"""Replaying the backlogs of tables, slice by slice, beside the stream of the others."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 
 from etl.destinations.writer import EventWriter
 from etl.pgoutput.assembler import Assembler
@@ -8,9 +10,14 @@ from etl.pgoutput.kept import Kept
 from etl.pipeline.reporting import Reporter
 from etl.store.backlog import Backlog
 from etl.store.base import StateStore
+from etl.telemetry.failpoints import failpoint
 
 #: Large enough for a write to be worth its commit, small enough for the others not to notice.
 _SLICE_BYTES = 8 << 20
+#: So long the stream waits for the slices of one step; a slice that is begun is finished.
+_STEP_S = 0.2
+#: Each has an assembler of its own, and what it knows.
+_AT_ONCE = 8
 
 
 class CatchUp:
@@ -70,3 +77,56 @@ class CatchUp:
             raise report.failed[self._oid]
         if self._backlog is not None:
             self._backlog.release()
+
+
+class CatchUps:
+    """The tables that catch up, in turns. Used by the pipeline's main thread only."""
+
+    def __init__(self, make: Callable[[int], CatchUp], clock: Callable[[], float]) -> None:
+        """`make`: a `CatchUp` that begins with the oldest of the table's backlog."""
+        self._make = make
+        self._clock = clock
+        self._tables: dict[int, CatchUp | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    @property
+    def has_room(self) -> bool:
+        """True when another table may begin."""
+        return len(self._tables) < _AT_ONCE
+
+    def add(self, oid: int) -> None:
+        """Begin with this table."""
+        self._tables[oid] = None
+
+    def drop(self, oid: int) -> None:
+        """Nobody wants the table to go on; no error when it did not."""
+        self._tables.pop(oid, None)
+
+    def new_run(self) -> None:
+        """The stream starts again: what the backlogs held of open transactions is gone, and comes again."""
+        self._tables = dict.fromkeys(self._tables)
+
+    def turns(self) -> Iterator[int]:
+        """The tables whose turn it is in this step, which is as short as one slice allows."""
+        until = self._clock() + _STEP_S
+        for oid in list(self._tables):
+            yield oid
+            if oid in self._tables:
+                self._tables[oid] = self._tables.pop(oid)
+            if self._clock() >= until:
+                return
+
+    def replay(self, oid: int) -> Assembler | None:
+        """Apply the table's next slice. Its assembler when nothing is left, and the table is none of these any more.
+
+        Raises what the slice raises; it is then applied again from the start of the backlog, unless the table is dropped.
+        """
+        catch_up, self._tables[oid] = self._tables[oid] or self._make(oid), None
+        if catch_up.step() or not catch_up.finish():
+            failpoint("handoff.mid")
+            self._tables[oid] = catch_up
+            return None
+        del self._tables[oid]
+        return catch_up.assembler

@@ -18,7 +18,7 @@ _BATCH_BYTES = 64 << 20
 
 
 class CopiedRange:
-    """Collects blocks of text; used by one thread."""
+    """Collects blocks of text; used by one thread. `rows` and `nbytes` count what was added, `held_bytes` what is there."""
 
     def __init__(self, schema: ReplicatedTableSchema, options: TypeOptions) -> None:
         self._schema = schema
@@ -26,6 +26,8 @@ class CopiedRange:
         self._blocks: list[CopyBatch] = []
         self.rows = 0
         self.nbytes = 0
+        self.held_bytes = 0
+        self.is_begun = False
 
     def add(self, block: TextBatch) -> None:
         """Convert a block. Raises `ValueConversionError`."""
@@ -42,12 +44,14 @@ class CopiedRange:
         self._blocks.append(CopyBatch(rows, tuple(unrepresentable)))
         self.rows += block.rows
         self.nbytes += block.nbytes
+        self.held_bytes += rows.nbytes
 
     def batches(self) -> Iterator[CopyBatch]:
-        """The rows in few pieces: to most destinations every one is a commit."""
+        """Take the rows in few pieces: to most destinations every one is a commit. `is_begun` from then on."""
+        blocks, self._blocks, self.held_bytes, self.is_begun = self._blocks, [], 0, True
         group: list[CopyBatch] = []
         size = 0
-        for block in self._blocks:
+        for block in blocks:
             group.append(block)
             size += block.rows.nbytes
             if size >= _BATCH_BYTES:

@@ -14,12 +14,16 @@ from etl.source.publication import PublishedTable
 
 @dataclass(slots=True)
 class TableCopy:
-    """A table that is being copied: what is known of it once it is planned, and how far it is."""
+    """A table that is being copied: what is known of it once it is planned, and how far it is.
+
+    `reading`: its tasks that are not accomplished; `busy`: the threads that are at it, also after it has ended.
+    """
 
     table: PublishedTable
     schema: ReplicatedTableSchema | None = None
     waiting: deque[CopyRange] = field(default_factory=deque)
     reading: int = 0
+    busy: int = 0
     rows: int = 0
     ended: bool = False
 
@@ -62,10 +66,23 @@ class CopySchedule:
         """The next task, waited for while others may still make some; None when nothing more will come."""
         with self._changed:
             while True:
+                if self._stopped or all(copy.ended for copy in self._copies):
+                    return None
                 task = self._next()
-                if task is not None or self._stopped or all(copy.ended for copy in self._copies):
-                    return None if self._stopped else task
+                if task is not None:
+                    task.copy.busy += 1
+                    return task
                 self._changed.wait()
+
+    def leave(self, copy: TableCopy) -> None:
+        """The thread that took a task of the table touches it no more."""
+        with self._changed:
+            copy.busy -= 1
+
+    def is_busy(self, oid: int) -> bool:
+        """True while a thread is at the table, be it dropped or not."""
+        with self._changed:
+            return any(copy.busy for copy in self._copies if copy.table.oid == oid)
 
     def planned(self, copy: TableCopy, schema: ReplicatedTableSchema, ranges: tuple[CopyRange, ...]) -> int:
         """The table can be read; returns how many ranges wait now, in all tables."""
@@ -107,10 +124,11 @@ class CopySchedule:
             if copy.schema is not None and copy.waiting and copy.reading < self._per_table:
                 copy.reading += 1
                 return ReadRange(copy, copy.schema, copy.waiting.popleft())
-        if self._unplanned:
+        while self._unplanned:
             copy = self._unplanned.popleft()
-            copy.reading += 1
-            return PlanTable(copy)
+            if not copy.ended:
+                copy.reading += 1
+                return PlanTable(copy)
         return None
 
 

@@ -7,8 +7,9 @@ round began, the apply worker has started to keep the tables' changes, so what c
 
 Each table is described *in that snapshot*, so that its schema and its rows are of one moment, and stored as the version
 `SnapshotId.COPY`; every range is read as of that version, whatever happens to the table meanwhile. A range is written
-only when it was read whole: a connection that breaks costs the ranges in flight and nothing else. The destination shows
-the rows when the last one is there, with S as the watermark.
+only when it was read whole: a connection that breaks costs the ranges in flight and nothing else. One that turns out far
+larger than planned is written in parts; when it breaks after that, its table is copied anew. The destination shows the
+rows when the last one is there, with S as the watermark.
 
 A table that cannot be copied ends with its reason; the others go on. Nothing here touches the state of a table: results
 wait in a queue for the main thread.
@@ -17,7 +18,7 @@ wait in a queue for the main thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -37,10 +38,11 @@ from etl.errors import (
 from etl.lsn import MAX_ORDINAL, Lsn, Position
 from etl.pipeline.context import PipelineContext
 from etl.pipeline.copied_rows import CopiedRange
+from etl.pipeline.copy_reader import SnapshotReader
 from etl.pipeline.copy_schedule import CopySchedule, PlanTable, ReadRange, Snapshot, TableCopy, Task
 from etl.schema.table import ReplicatedTableSchema, TableSchema
 from etl.source.catalog import describe_table
-from etl.source.connection import Connection, connect_replication
+from etl.source.connection import Connection, cancel, connect_replication
 from etl.source.copy import snapshot_connection
 from etl.source.copy_plan import CopyRange, plan_ranges
 from etl.source.copy_range import read_leaves, read_range
@@ -53,6 +55,10 @@ _log = structlog.get_logger()
 #: A range whose connection broke is read again this often before its table waits for a new snapshot.
 _READS = 3
 _PAUSE_TICK_S = 0.5
+#: How long a thread has to end by itself before what it waits for is cancelled.
+_INTERRUPT_S = 0.5
+#: More of a range is not held in memory.
+_HELD_BYTES = 256 << 20
 _TABLE_FAULTS = (DestinationTableError, ValueConversionError, SchemaError, SourceError)
 
 
@@ -105,9 +111,9 @@ class Copier:
         self._rounds = [each for each in self._rounds if each.is_alive()]
         return len(self._rounds)
 
-    def start(self, tables: list[PublishedTable]) -> None:
-        """Copy these tables; their changes are being kept already."""
-        started = _Round(self._context, self._writer, self._results, tables, self._may_read)
+    def start(self, tables: list[PublishedTable], notes: Mapping[int, str]) -> None:
+        """Copy these tables; their changes are being kept already. `notes`: why a table is copied anew, by oid."""
+        started = _Round(self._context, self._writer, self._results, tables, notes, self._may_read)
         self._rounds.append(started)
         started.start()
 
@@ -124,6 +130,10 @@ class Copier:
         for each in self._rounds:
             each.drop(oid)
 
+    def is_busy(self, oid: int) -> bool:
+        """True while a thread may still touch the table at the destination, also for a copy that was dropped."""
+        return any(each.is_busy(oid) for each in self._rounds if each.is_alive())
+
     def hold(self, *, held: bool) -> None:
         """Read no further while `held`: the stream has to catch up first."""
         if held:
@@ -136,7 +146,10 @@ class Copier:
         for each in self._rounds:
             each.stop()
         for each in self._rounds:
-            each.join()
+            each.join(_INTERRUPT_S)
+            while each.is_alive():
+                each.interrupt()
+                each.join(_INTERRUPT_S)
         self._rounds = []
 
 
@@ -149,6 +162,7 @@ class _Round(threading.Thread):
         writer: CopyWriter,
         results: SimpleQueue[CopyResult],
         tables: list[PublishedTable],
+        notes: Mapping[int, str],
         may_read: threading.Event,
     ) -> None:
         super().__init__(name="copy", daemon=True)
@@ -156,25 +170,41 @@ class _Round(threading.Thread):
         self._writer = writer
         self._results = results
         self._tables = tables
+        self._notes = notes
         self._may_read = may_read
         self._schedule = CopySchedule(tables, per_table=context.config.table_sync.connections_per_table)
         self._workers: list[threading.Thread] = []
         self._stopped = threading.Event()
         self._starting = threading.Lock()
+        self._has_begun = threading.Event()
+        self.connections: set[Connection] = set()
 
     def stop(self) -> None:
         self._stopped.set()
         self._schedule.stop()
 
+    def interrupt(self) -> None:
+        """Have every thread return that waits for the server. It may wait again: repeat that until all have ended."""
+        for connection in self.connections.copy():
+            cancel(connection)
+
     def drop(self, oid: int) -> None:
         for copy in self._schedule.unfinished():
             if copy.table.oid == oid:
                 self._schedule.end(copy)
+                if not self._schedule.unfinished():
+                    self.interrupt()
+
+    def is_busy(self, oid: int) -> bool:
+        """Before it has begun it has the slot that is named after its first table."""
+        begins = not self._has_begun.is_set() and any(table.oid == oid for table in self._tables)
+        return begins or self._schedule.is_busy(oid)
 
     def run(self) -> None:
         try:
             with self._snapshot() as snapshot:
                 failpoint("copy.after_snapshot")
+                self._has_begun.set()
                 self._start_workers(snapshot, len(self._tables))
                 # the list grows while the workers find more to do
                 for worker in self._workers:
@@ -190,11 +220,22 @@ class _Round(threading.Thread):
         parameters, role = self._context.parameters, f"table_sync:{self._context.pipeline_id}"
         name = table_sync_slot_name(self._context.pipeline_id, self._tables[0].oid)
         with ExitStack() as held:
-            with connect_replication(parameters, f"replication:{role}") as replication:
+            with (
+                connect_replication(parameters, f"replication:{role}") as replication,
+                self._waits(replication),
+            ):
                 slot = create_slot(replication, parameters, name, temporary=True)
                 holder = held.enter_context(snapshot_connection(parameters, slot.snapshot, role))
                 exported = export_snapshot(holder, parameters)
             yield Snapshot(exported, slot.consistent_point)
+
+    @contextmanager
+    def _waits(self, connection: Connection) -> Iterator[None]:
+        self.connections.add(connection)
+        try:
+            yield
+        finally:
+            self.connections.discard(connection)
 
     # --- threads ------------------------------------------------------------------------------------------------
 
@@ -209,40 +250,49 @@ class _Round(threading.Thread):
                 self._workers.append(worker)
 
     def _work(self, snapshot: Snapshot) -> None:
-        reader = _Reader(self._context, snapshot)
+        reader = SnapshotReader(self._context, snapshot, self.connections)
         try:
             while (task := self._schedule.take()) is not None:
                 try:
                     self._do(reader, task)
                 except _TABLE_FAULTS as error:
+                    # it may be the connection that is at fault, and the next table needs one
+                    reader.close()
                     self._fail(task.copy, error)
+                finally:
+                    self._schedule.leave(task.copy)
         except Exception as error:  # noqa: BLE001 -- the main thread raises it
             self.stop()
             self._results.put(CopyBroken(error))
         finally:
             reader.close()
 
-    def _do(self, reader: _Reader, task: Task) -> None:
+    def _do(self, reader: SnapshotReader, task: Task) -> None:
         match task:
             case PlanTable(copy):
                 self._plan(reader, copy)
             case ReadRange(copy, schema, part):
                 copied = self._read(reader, task)
-                if copied is None or self._stopped.is_set() or copy.ended:
+                if copied is None or self._is_over(task.copy):
                     return
-                self._write(copy, schema, part, copied)
+                self._write(task, copied)
+                self._record(copy, part, copied)
                 if self._schedule.read(copy, copied.rows):
                     self._finish(copy, schema, reader.snapshot)
 
-    def _plan(self, reader: _Reader, copy: TableCopy) -> None:
+    def _plan(self, reader: SnapshotReader, copy: TableCopy) -> None:
         context, table = self._context, copy.table
         schema = published_schema(describe_table(reader.connection(), context.parameters, table.oid), table)
-        ranges = plan_ranges(read_leaves(reader.connection(), context.parameters, table))
+        leaves = read_leaves(reader.connection(), context.parameters, table)
+        ranges = plan_ranges(leaves, context.config.table_sync.range_bytes)
+        if self._is_over(copy):
+            return
         context.store.prepare_for_copy(table.oid)
         context.store.save_schema(schema.schema)
         self._writer.create(schema)
+        note = self._notes.get(table.oid, "")
         context.store.begin_copy(
-            CopyRecord(table.oid, reader.snapshot.name, reader.snapshot.lsn, len(ranges))
+            CopyRecord(table.oid, reader.snapshot.name, reader.snapshot.lsn, len(ranges), note=note)
         )
         if context.progress is not None:
             context.progress.start(table.qualified_name, table.estimated_rows)
@@ -253,12 +303,14 @@ class _Round(threading.Thread):
             # a partitioned table without partitions
             self._finish(copy, schema, reader.snapshot)
 
-    def _read(self, reader: _Reader, task: ReadRange) -> CopiedRange | None:
+    def _read(self, reader: SnapshotReader, task: ReadRange) -> CopiedRange | None:
         """The range, read whole; None when the round ends meanwhile."""
         # between ranges, where no lock is held
         while not self._may_read.wait(_PAUSE_TICK_S) and not self._stopped.is_set():
             pass
         for attempt in range(1, _READS + 1):
+            if self._is_over(task.copy):
+                return None
             try:
                 return self._read_once(reader, task)
             except SnapshotOutdatedError:
@@ -272,8 +324,21 @@ class _Round(threading.Thread):
                 )
         raise AssertionError("unreachable")
 
-    def _read_once(self, reader: _Reader, task: ReadRange) -> CopiedRange | None:
+    def _read_once(self, reader: SnapshotReader, task: ReadRange) -> CopiedRange | None:
         copied = CopiedRange(task.schema, self._context.type_options)
+        try:
+            return copied if self._collect(reader, task, copied) else None
+        except SourceUnavailableError as error:
+            if copied.is_begun:
+                raise SnapshotOutdatedError(
+                    f"the connection broke in range {task.part.number} after a part of it was written",
+                    hint="the table is copied anew",
+                    table=task.copy.table.qualified_name,
+                ) from error
+            raise
+
+    def _collect(self, reader: SnapshotReader, task: ReadRange, copied: CopiedRange) -> bool:
+        """Read the range; False when the round ends meanwhile."""
         blocks = read_range(
             reader.connection(), self._context.parameters, task.copy.table, task.part, task.schema.columns
         )
@@ -281,16 +346,22 @@ class _Round(threading.Thread):
             closing.callback(blocks.close)
             for block in blocks:
                 copied.add(block)
-                if self._stopped.is_set() or task.copy.ended:
-                    return None
-        return copied
+                if self._is_over(task.copy):
+                    return False
+                if copied.held_bytes >= _HELD_BYTES:
+                    self._write(task, copied)
+        return True
 
-    def _write(
-        self, copy: TableCopy, schema: ReplicatedTableSchema, part: CopyRange, copied: CopiedRange
-    ) -> None:
-        context, name = self._context, copy.table.qualified_name
+    def _is_over(self, copy: TableCopy) -> bool:
+        return self._stopped.is_set() or copy.ended
+
+    def _write(self, task: ReadRange, copied: CopiedRange) -> None:
         for batch in copied.batches():
-            self._writer.copy_rows(schema, batch)
+            self._writer.copy_rows(task.schema, batch)
+
+    def _record(self, copy: TableCopy, part: CopyRange, copied: CopiedRange) -> None:
+        context, name = self._context, copy.table.qualified_name
+        failpoint("copy.before_range_recorded")
         context.store.finish_range(copy.table.oid, part.number, copied.rows)
         context.metrics.copied(name, copied.rows)
         if context.progress is not None:
@@ -308,35 +379,6 @@ class _Round(threading.Thread):
     def _fail(self, copy: TableCopy, error: EtlError) -> None:
         if self._schedule.end(copy) and not self._stopped.is_set():
             self._results.put(CopyFailed(copy.table.oid, error))
-
-
-class _Reader:
-    """A thread's connection under the snapshot, made when needed and anew after it broke."""
-
-    def __init__(self, context: PipelineContext, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self._context = context
-        self._held: ExitStack | None = None
-        self._connection: Connection | None = None
-
-    def connection(self) -> Connection:
-        """Raises `SnapshotOutdatedError` when the snapshot has ended."""
-        if self._connection is None:
-            self._held = ExitStack()
-            self._connection = self._held.enter_context(
-                snapshot_connection(
-                    self._context.parameters,
-                    self.snapshot.name,
-                    f"table_sync:{self._context.pipeline_id}",
-                )
-            )
-        return self._connection
-
-    def close(self) -> None:
-        """Let go of the connection; idempotent."""
-        if self._held is not None:
-            self._held.close()
-        self._held = self._connection = None
 
 
 def published_schema(schema: TableSchema, table: PublishedTable) -> ReplicatedTableSchema:

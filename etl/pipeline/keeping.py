@@ -9,6 +9,7 @@ from etl.pgoutput.frames import Frames
 from etl.pgoutput.kept import Keeper
 from etl.pgoutput.transactions import Placement
 from etl.store.backlog import Backlog, Backlogs
+from etl.telemetry.failpoints import failpoint
 
 
 class Keeping:
@@ -73,9 +74,11 @@ class Keeping:
     def sync(self, commit_lsn: Lsn) -> None:
         """Everything kept of transactions that commit at or below `commit_lsn` is durable on return."""
         if self._unsynced:
+            failpoint("backlog.before_sync")
             for backlog in self._open.values():
                 backlog.complete(commit_lsn)
                 backlog.sync()
+            failpoint("backlog.after_sync")
             self._unsynced = False
 
     def new_run(self) -> None:

@@ -12,22 +12,18 @@ is recorded in the store before it is acted on, and each record alone says how a
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
-from typing import Protocol
 
 import structlog
 
 from etl.destinations.writer import EventWriter
 from etl.errors import (
-    BacklogLostError,
-    BacklogOverflowError,
+    BacklogDamagedError,
     DestinationTableError,
-    DestinationTableLostError,
     EtlError,
     RetryPolicy,
     SchemaError,
-    SnapshotOutdatedError,
+    SlotActiveError,
     SourceUnavailableError,
     TableSourceError,
     ValueConversionError,
@@ -35,41 +31,27 @@ from etl.errors import (
 from etl.lsn import Lsn
 from etl.pgoutput.assembler import Assembler
 from etl.pipeline.assembling import make_assembler
-from etl.pipeline.catchup import CatchUp
+from etl.pipeline.catchup import CatchUp, CatchUps
 from etl.pipeline.context import PipelineContext
 from etl.pipeline.copying import Copied, Copier, CopyBroken, CopyFailed
 from etl.pipeline.journal import StoreJournal
 from etl.pipeline.keeping import Keeping
+from etl.pipeline.live import LiveStream, StreamRestart
 from etl.pipeline.membership import Look, rows_may_be_missing, shown
 from etl.pipeline.reporting import Reporter
+from etl.pipeline.retries import Retries
+from etl.pipeline.setbacks import backlog_lost, backlog_overflow, gone, swapped
 from etl.pipeline.states import LIVE, NEEDS_COPY, TableEvent
 from etl.pipeline.tables import TableBook
 from etl.source.publication import PublishedTable
 from etl.store.base import REFUSED, TableState
+from etl.telemetry.failpoints import failpoint
 
 _log = structlog.get_logger()
 #: Rounds of copies at once: a table that comes late need not wait for a long one.
 _ROUNDS = 2
 _PATIENCE_S = 0.1
 TABLE_FAULTS = (DestinationTableError, ValueConversionError, SchemaError, TableSourceError)
-
-
-class StreamRestart(Exception):  # noqa: N818 -- not an error: the stream begins again at the durable position
-    """Tables were taken out of the stream, and what is not durable must come once more."""
-
-
-class LiveStream(Protocol):
-    """The apply worker, as far as tables join and leave it."""
-
-    @property
-    def received(self) -> Lsn:
-        """How far the stream was decoded."""
-
-    def adopt(self, oid: int, assembler: Assembler) -> None:
-        """Apply the table's changes from the next chunk on, as `assembler` would."""
-
-    def release(self, oid: int) -> None:
-        """Forget the table, and what was collected of it and not written."""
 
 
 class Lifecycle:
@@ -92,9 +74,9 @@ class Lifecycle:
         self._copier = copier
         self._reporter = Reporter(context.metrics, book.name)
         self._published: Mapping[int, PublishedTable] = {}
-        self._catching_up: dict[int, CatchUp] = {}
-        self._retry_at: dict[int, float] = {}
-        self._attempts: dict[int, int] = {}
+        self._catch_ups = CatchUps(self._new_catch_up, context.clock)
+        self._notes: dict[int, str] = {}
+        self._retries = Retries(context.config.retry, context.clock)
 
     # --- for the session ----------------------------------------------------------------------------------------
 
@@ -106,9 +88,14 @@ class Lifecycle:
     @property
     def patience_s(self) -> float:
         """How long the apply worker may wait for the stream before the next `step`."""
-        if self._catching_up:
+        if self._catch_ups:
             return 0.0
         return _PATIENCE_S if self._copier.is_idle else _PATIENCE_S / 10
+
+    def new_run(self) -> None:
+        """The stream starts again at the durable position."""
+        self._keeping.new_run()
+        self._catch_ups.new_run()
 
     def step(self, stream: LiveStream) -> None:
         """One round of everything that is due. Raises `StreamRestart`, and errors that are no table's."""
@@ -117,7 +104,7 @@ class Lifecycle:
         self._start_copies()
         self._await_catch_up()
         self._catch_up(stream)
-        self._drop_overflowing()
+        self._see_to_backlogs()
 
     # --- start --------------------------------------------------------------------------------------------------
 
@@ -127,16 +114,23 @@ class Lifecycle:
             record = self._book.record(oid)
             if record.state is TableState.DATA_SYNC:
                 self._copy_anew(oid, "the process that copied it has ended, and its snapshot with it")
-            elif record.backlog and not self._keeping.resume(oid, record.backlog):
-                self._lost(oid)
+            elif record.backlog:
+                self._resume_backlog(oid, record.backlog)
         for oid in self._book.in_state(TableState.ERRORED):
             self._retry(oid)
+
+    def _resume_backlog(self, oid: int, identity: str) -> None:
+        try:
+            if not self._keeping.resume(oid, identity):
+                self._lost(oid, "the backlog that kept the table's changes is not where it was")
+        except BacklogDamagedError as error:
+            self._lost(oid, error.message)
 
     def recover_destination(self) -> None:
         """Finish the schema changes that a crash left. Tables that cannot go on are set aside."""
         known = self._context.destination.watermarks()
         copied = [oid for oid in self._book.oids() if self._book.record(oid).sync_lsn is not None]
-        failed: dict[int, EtlError] = {oid: _gone(self._book.name(oid)) for oid in copied if oid not in known}
+        failed: dict[int, EtlError] = {oid: gone(self._book.name(oid)) for oid in copied if oid not in known}
         failed |= self._writer.recover(set(self._book.live()) - set(failed)).failed
         self.set_aside(failed)
 
@@ -152,11 +146,11 @@ class Lifecycle:
             self._book.add(oid, table.qualified_name, now)
             self._book.rename(oid, table.qualified_name)
             if replaced is not None and self._book.state(oid) is not TableState.ERRORED:
-                self._book.fail(oid, _swapped(table.qualified_name, replaced, oid))
+                self._book.fail(oid, swapped(table.qualified_name, replaced, oid))
             before = self._book.record(oid).shown
             if came_back or (before is not None and rows_may_be_missing(before, now)):
                 _log.warning("published_rows_changed", table=table.qualified_name)
-                self.resync(oid, stream)
+                self._show_more(oid, stream)
             self._book.show(oid, now)
         taken = {table.qualified_name for table in look.tables.values()}
         for oid, name in left.items():
@@ -164,10 +158,18 @@ class Lifecycle:
                 self._leave(oid, look.lsn)
         self._published = look.tables
 
+    def _show_more(self, oid: int, stream: LiveStream | None) -> None:
+        if self._book.state(oid) is TableState.PAUSED:
+            self._copy_anew(oid, "the publication shows other rows of it")
+        else:
+            self.resync(oid, stream)
+
     def _leave(self, oid: int, now: Lsn) -> None:
         _log.warning("table_left_publication", table=self._book.name(oid))
         self._copier.drop(oid)
-        self._catching_up.pop(oid, None)
+        self._catch_ups.drop(oid)
+        self._retries.forget(oid)
+        self._notes.pop(oid, None)
         self._book.leave(oid, now)
         if oid in self._keeping:
             self._keeping.end(oid)
@@ -175,18 +177,22 @@ class Lifecycle:
     # --- copies -------------------------------------------------------------------------------------------------
 
     def _start_copies(self) -> None:
-        now = self._context.clock()
         waiting = [
             oid
             for oid in self._book.in_state(TableState.INIT)
-            if self._retry_at.get(oid, now) <= now and oid in self._published
+            if oid in self._published
+            and not self._retries.is_early(oid)
+            # the last copy may have been dropped in the midst of a write
+            and not self._copier.is_busy(oid)
         ]
         if not waiting or self._copier.running >= _ROUNDS:
             return
         for oid in waiting:
             self._book.move(oid, TableEvent.COPY_STARTED, backlog=self._keeping.begin(oid))
             self._journal.forget(oid)
-        self._copier.start([self._published[oid] for oid in waiting])
+            self._retries.cancel(oid)
+        notes = {oid: self._notes.pop(oid) for oid in waiting if oid in self._notes}
+        self._copier.start([self._published[oid] for oid in waiting], notes)
 
     def _take_results(self) -> None:
         for result in self._copier.results():
@@ -194,7 +200,8 @@ class Lifecycle:
                 case CopyBroken(error):
                     raise error
                 case Copied(oid, consistent_point, _) if self._is_copying(oid):
-                    self._attempts.pop(oid, None)
+                    failpoint("copy.before_state_finished")
+                    self._retries.copied(oid)
                     self._context.store.end_copy(oid)
                     self._book.move(oid, TableEvent.COPY_FINISHED, sync_lsn=consistent_point)
                 case CopyFailed(oid, error) if self._is_copying(oid):
@@ -207,43 +214,54 @@ class Lifecycle:
 
     def _copy_failed(self, oid: int, error: EtlError) -> None:
         self._keeping.end(oid)
-        attempts = self._attempts[oid] = self._attempts.get(oid, 0) + 1
+        attempts = self._retries.copy_failed(oid)
         limit = self._context.config.retry.max_attempts
-        passes_by_itself = isinstance(error, SnapshotOutdatedError | SourceUnavailableError)
+        passes_by_itself = isinstance(error, SourceUnavailableError | SlotActiveError)
         if passes_by_itself and (limit is None or attempts < limit):
             _log.warning("copy_failed", table=self._book.name(oid), error=error.message, hint=error.hint)
             self._context.metrics.retry("table_sync")
             self._copy_anew(oid, error.message)
-            self._retry_at[oid] = self._context.clock() + self._delay_s(attempts)
+            self._retries.schedule(oid, attempts)
         else:
             self._book.lose_copy(oid, error)
             self._schedule_retry(oid, error)
 
     def _copy_anew(self, oid: int, note: str) -> None:
-        self._catching_up.pop(oid, None)
+        """Changes of the table are missing. A paused one is copied anew when it goes on."""
+        if self._book.state(oid) is TableState.PAUSED:
+            self._keeping.end(oid)
+            self._book.without_copy(oid)
+        else:
+            self._reset(oid, note)
+
+    def _reset(self, oid: int, note: str) -> None:
+        self._catch_ups.drop(oid)
         self._keeping.end(oid)
         self._book.move(oid, TableEvent.RESET)
+        self._notes[oid] = note
         _log.info("table_is_copied_anew", table=self._book.name(oid), reason=note)
 
     def copy_all_anew(self, note: str) -> None:
         """Changes of every table are missing."""
         for oid in self._book.oids():
+            self._copier.drop(oid)
             if self._book.state(oid) is not TableState.INIT:
-                self._copier.drop(oid)
                 self._copy_anew(oid, note)
 
     # --- catching up --------------------------------------------------------------------------------------------
 
     def _await_catch_up(self) -> None:
-        finished = self._book.in_state(TableState.FINISHED_COPY)
+        finished = self._book.in_state(TableState.FINISHED_COPY) if self._catch_ups.has_room else []
         there = self._context.destination.watermarks() if finished else {}
-        self.set_aside({oid: _gone(self._book.name(oid)) for oid in finished if oid not in there})
+        self.set_aside({oid: gone(self._book.name(oid)) for oid in finished if oid not in there})
         for oid in self._book.in_state(TableState.FINISHED_COPY):
+            if not self._catch_ups.has_room:
+                return
+            failpoint("handoff.before_catchup")
             self._book.move(oid, TableEvent.AWAITED)
             self._writer.retry(oid)
-        for oid in self._book.in_state(TableState.SYNC_WAIT):
             self._book.move(oid, TableEvent.CAUGHT_BY_APPLY)
-            self._catching_up[oid] = self._new_catch_up(oid)
+            self._catch_ups.add(oid)
 
     def _new_catch_up(self, oid: int) -> CatchUp:
         ends = {oid: self._book.record(oid).sync_lsn or Lsn(0)}
@@ -261,88 +279,87 @@ class Lifecycle:
         )
 
     def _catch_up(self, stream: LiveStream) -> None:
-        for oid, catch_up in list(self._catching_up.items()):
+        for oid in self._catch_ups.turns():
             try:
-                if catch_up.step() or not catch_up.finish():
-                    continue
+                assembler = self._catch_ups.replay(oid)
             except TABLE_FAULTS as error:
                 self.set_aside({oid: error})
-                continue
-            del self._catching_up[oid]
-            stream.adopt(oid, catch_up.assembler)
-            self._book.goes_live(oid, stream.received)
-            self._keeping.end(oid)
-            self._attempts.pop(oid, None)
+            except BacklogDamagedError as error:
+                self._lost(oid, error.message)
+            else:
+                if assembler is not None:
+                    self._go_live(oid, assembler, stream)
+
+    def _go_live(self, oid: int, assembler: Assembler, stream: LiveStream) -> None:
+        failpoint("handoff.before_live")
+        stream.adopt(oid, assembler)
+        failpoint("handoff.after_live")
+        self._book.goes_live(oid, stream.received)
+        failpoint("handoff.before_backlog_dropped")
+        self._keeping.end(oid)
 
     # --- failing and trying again -------------------------------------------------------------------------------
 
-    def set_aside(self, failed: Mapping[int, EtlError]) -> bool:
-        """These tables cannot go on; True when the stream has to start again, so that their changes are kept."""
-        restart = False
+    def set_aside(self, failed: Mapping[int, EtlError]) -> None:
+        """These tables cannot go on. If they were live, the stream has to start again, so that their changes are kept."""
         for oid, error in failed.items():
             if oid not in self._book:
                 continue
-            live = self._book.state(oid) in LIVE
-            self._catching_up.pop(oid, None)
-            backlog = self._keeping.begin(oid) if live else None
+            self._catch_ups.drop(oid)
+            backlog = self._keeping.begin(oid) if self._book.state(oid) in LIVE else None
             self._book.fail(oid, error, backlog=backlog)
             self._schedule_retry(oid, error)
-            restart = restart or live
-        return restart
 
     def _schedule_retry(self, oid: int, error: EtlError) -> None:
+        self._retries.cancel(oid)
         if error.retry is not RetryPolicy.TIMED:
             return
-        delay = self._delay_s(self._book.record(oid).attempts)
-        self._retry_at[oid] = self._context.clock() + delay
+        delay = self._retries.schedule(oid, self._book.record(oid).attempts)
         _log.info("table_retry_scheduled", table=self._book.name(oid), delay_s=round(delay, 1))
 
-    def _delay_s(self, attempts: int) -> float:
-        retry = self._context.config.retry
-        delay = min(retry.initial_delay_ms * 2.0 ** min(attempts - 1, 30), retry.max_delay_ms) / 1000
-        return delay * random.uniform(0.75, 1.25)  # noqa: S311 -- jitter, no secret
-
     def _retry_due(self) -> None:
-        now = self._context.clock()
         for oid in self._book.in_state(TableState.ERRORED):
-            if self._retry_at.get(oid, now + 1) <= now:
+            if self._retries.is_due(oid):
                 self._context.metrics.retry("table")
                 self._retry(oid)
 
     def _retry(self, oid: int) -> None:
         """Go on from the copy where there is one, else from the beginning."""
-        self._retry_at.pop(oid, None)
-        if self._book.record(oid).sync_lsn is None:
-            self._copy_anew(oid, "it failed before its copy was complete")
+        self._retries.cancel(oid)
+        record = self._book.record(oid)
+        if record.sync_lsn is None:
+            self._reset(oid, record.reason or "its last copy was not completed")
+        elif oid not in self._keeping:
+            self._reset(oid, "nothing kept the changes that came since it was set aside")
         else:
             self._book.move(oid, TableEvent.RETRIED)
 
-    def _lost(self, oid: int) -> None:
-        name = self._book.name(oid)
-        error = BacklogLostError(
-            "the backlog that kept the table's changes is not where it was",
-            hint="the table is copied anew; keep backlog.path on a disk that outlives the process",
-            table=name,
-        )
-        _log.warning("backlog_lost", table=name, error=error.message, hint=error.hint)
+    def _lost(self, oid: int, reason: str) -> None:
+        """The backlog cannot be gone on from."""
+        error = backlog_lost(self._book.name(oid), reason)
+        _log.warning("backlog_lost", table=error.table, error=error.message, hint=error.hint)
+        self._copy_anew(oid, error.message)
+
+    def _see_to_backlogs(self) -> None:
+        for oid in [oid for oid in self._keeping.tables if oid not in self._book]:
+            self._keeping.end(oid)
+        for oid in self._keeping.overflowing():
+            self._lose(oid, backlog_overflow(self._book.name(oid)))
+
+    def lose_all(self, error: EtlError) -> None:
+        """Changes of every table are missing, and something has to be done before they can be copied anew."""
+        for oid in self._book.oids():
+            if self._book.state(oid) is not TableState.INIT:
+                self._lose(oid, error)
+
+    def _lose(self, oid: int, error: EtlError) -> None:
+        """Changes of the table are missing. A paused one is copied anew when it goes on."""
+        self._copier.drop(oid)
+        self._catch_ups.drop(oid)
+        self._keeping.end(oid)
         if self._book.state(oid) is TableState.PAUSED:
             self._book.without_copy(oid)
         else:
-            self._copy_anew(oid, error.message)
-
-    def _drop_overflowing(self) -> None:
-        for oid in self._keeping.overflowing():
-            error = BacklogOverflowError(
-                "more changes wait for the table than backlog.max_bytes allows",
-                hint="they were given up, and the table is copied anew; raise backlog.max_bytes to keep more",
-                table=self._book.name(oid),
-            )
-            self._copier.drop(oid)
-            self._catching_up.pop(oid, None)
-            self._keeping.end(oid)
-            if self._book.state(oid) is TableState.PAUSED:
-                self._book.without_copy(oid)
-                continue
             self._book.lose_copy(oid, error)
             self._schedule_retry(oid, error)
 
@@ -356,8 +373,8 @@ class Lifecycle:
         if state in NEEDS_COPY:
             self._copier.drop(oid)
             self._keeping.end(oid)
-        self._catching_up.pop(oid, None)
-        self._retry_at.pop(oid, None)
+        self._catch_ups.drop(oid)
+        self._retries.cancel(oid)
         backlog = self._keeping.begin(oid) if state in LIVE else None
         self._book.move(oid, TableEvent.PAUSED, backlog=backlog)
         if state in LIVE:
@@ -386,21 +403,5 @@ class Lifecycle:
         if stream is not None and self._book.state(oid) in LIVE:
             stream.release(oid)
         self._writer.retry(oid)
-        self._copy_anew(oid, "a new copy was asked for")
+        self._reset(oid, "a new copy was asked for")
         return "done"
-
-
-def _gone(name: str) -> DestinationTableLostError:
-    return DestinationTableLostError(
-        "the destination does not have the table any more, though it was copied there",
-        hint="was it deleted, or replaced by another? Restore it, or `etl tables resync` it",
-        table=name,
-    )
-
-
-def _swapped(name: str, replaced: int, oid: int) -> TableSourceError:
-    return TableSourceError(
-        f"table {name} with oid {replaced} was replaced by another table with oid {oid}",
-        hint="its destination table keeps the rows of the old one; `etl destroy` the pipeline and replicate anew",
-        table=name,
-    )

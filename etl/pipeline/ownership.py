@@ -34,8 +34,12 @@ class Ownership:
         self.membership = Membership(context)
         self.requests = Requests(context, self.tables, self.lifecycle)
         self.tables.load({schema.oid: schema.qualified_name for schema in context.store.schemas()})
-        self.lifecycle.recover()
-        backlogs.drop_unknown(self.keeping.tables.keys())
+        try:
+            self.lifecycle.recover()
+            backlogs.drop_unknown(self.keeping.tables.keys())
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the copies and close the backlogs. What is there stays for the next owner."""

@@ -7,7 +7,8 @@ import structlog
 from etl.destinations.base import DestinationTable, TableMode
 from etl.errors import EtlError, StoreError
 from etl.pipeline.context import PipelineContext
-from etl.pipeline.lifecycle import Lifecycle, LiveStream, StreamRestart
+from etl.pipeline.lifecycle import Lifecycle
+from etl.pipeline.live import LiveStream, StreamRestart
 from etl.pipeline.tables import TableBook
 from etl.store.base import REFUSED, TableRequest, TableVerb
 

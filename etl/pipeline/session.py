@@ -15,7 +15,7 @@ from etl.pipeline.assembling import make_assembler
 from etl.pipeline.batcher import Batcher
 from etl.pipeline.context import PipelineContext
 from etl.pipeline.handoff import HandOff
-from etl.pipeline.lifecycle import StreamRestart
+from etl.pipeline.live import StreamRestart
 from etl.pipeline.membership import PublicationReplacedError
 from etl.pipeline.ownership import Ownership
 from etl.pipeline.pruning import Pruner
@@ -61,7 +61,7 @@ class Session:
 
     def run(self) -> None:
         """Stream until the target, a stop, or an error, which is raised. Raises `StreamRestart`."""
-        self._ownership.keeping.new_run()
+        self._lifecycle.new_run()
         worker = self._worker()
         reader = self._reader()
         reader.start()
@@ -76,8 +76,7 @@ class Session:
             self._lifecycle.set_aside(failed.errors)
             raise StreamRestart from failed
         except PublicationReplacedError as error:
-            for oid in self._tables.live():
-                self._tables.lose_copy(oid, error)
+            self._lifecycle.lose_all(error)
             raise
         finally:
             reader.finish()

@@ -11,11 +11,11 @@ from collections.abc import Callable
 import structlog
 import tenacity
 
-from etl.errors import DestinationError, EtlError, RetryPolicy, SlotLostError, StoreError
+from etl.errors import EtlError, RetryPolicy, SlotLostError, SourceError
 from etl.lsn import Lsn
 from etl.pipeline.bootstrap import Bootstrap
 from etl.pipeline.context import PipelineContext
-from etl.pipeline.lifecycle import StreamRestart
+from etl.pipeline.live import StreamRestart
 from etl.pipeline.ownership import Ownership
 from etl.pipeline.session import Session
 from etl.pipeline.tables import TableBook
@@ -82,7 +82,8 @@ class Supervisor:
             raise _ProgressedError from restart
         except EtlError as error:
             self._report(error)
-            if isinstance(error, DestinationError | StoreError):
+            if not isinstance(error, SourceError):
+                # threads may have ended with it, or what is open may not be what it was
                 self._disown()
             if session is not None and self._goes_on(error, session):
                 raise _ProgressedError from error

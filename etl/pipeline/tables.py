@@ -142,7 +142,7 @@ class TableBook:
         state = transition(record.state, event)
         self.errors.pop(oid, None)
         if event is TableEvent.RESET:
-            moved = TableStateRecord(oid, state, shown=record.shown)
+            moved = TableStateRecord(oid, state, attempts=record.attempts, shown=record.shown)
         else:
             moved = TableStateRecord(
                 oid,
@@ -151,7 +151,8 @@ class TableBook:
                 backlog=None
                 if state in LIVE or ((sync_lsn or record.sync_lsn) is None and state is TableState.PAUSED)
                 else backlog or record.backlog,
-                attempts=0 if state in LIVE else record.attempts,
+                # not before: what fails as soon as it is live must not be tried again and again without a pause
+                attempts=0 if state is TableState.READY else record.attempts,
                 shown=record.shown,
             )
         self._record(oid, self._entries[oid].name, moved)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -53,6 +53,7 @@ _TIMEOUTS = {
     },
 }
 
+_CANCEL_TIMEOUT_S = 2.0
 _APPLICATION_PREFIX = "supabase_etl_replicator"
 _MAX_APPLICATION_NAME = 63
 
@@ -104,6 +105,12 @@ def translated(parameters: Mapping[str, str]) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         raise translate(error, parameters) from error
+
+
+def cancel(connection: Connection) -> None:
+    """Have the server end what another thread waits for on this connection; harmless when it waits for nothing."""
+    with suppress(psycopg.Error):
+        connection.cancel_safe(timeout=_CANCEL_TIMEOUT_S)
 
 
 def is_sql_ascii(connection: Connection) -> bool:

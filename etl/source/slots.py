@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from psycopg import sql
+from psycopg import errors, sql
 
-from etl.errors import SlotLostError, SnapshotOutdatedError, SourceSettingError
+from etl.errors import SlotActiveError, SlotLostError, SnapshotOutdatedError, SourceSettingError
 from etl.lsn import Lsn
 from etl.source.connection import Connection, translated
 
@@ -84,7 +84,13 @@ def create_slot(
         sql.SQL(options),
     )
     with translated(parameters):
-        row = replication.execute(command).fetchone()
+        try:
+            row = replication.execute(command).fetchone()
+        except errors.DuplicateObject as error:
+            raise SlotActiveError(
+                f"there is a slot {name} already: the connection that made it is still there",
+                hint="it goes with that connection; see pg_stat_activity for what that waits for",
+            ) from error
     if row is None:
         raise SlotLostError(f"creating slot {name} returned nothing", hint="see the server log")
     return CreatedSlot(str(row[0]), Lsn.parse(str(row[1])), str(row[2]))

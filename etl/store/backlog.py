@@ -33,7 +33,7 @@ from typing import Final
 import numpy as np
 import orjson
 
-from etl.errors import BacklogError
+from etl.errors import BacklogDamagedError, BacklogError
 from etl.lsn import Lsn
 from etl.pgoutput.kept import Kept, concat, from_bytes, to_bytes
 from etl.store.segments import (
@@ -326,7 +326,7 @@ class Backlog:
         try:
             return from_bytes(record.payload)
         except ValueError as error:
-            raise BacklogError(
+            raise BacklogDamagedError(
                 f"a record of the backlog in {self._folder} cannot be read",
                 hint="`etl tables resync` copies the table anew; its changes since it was set aside are lost",
             ) from error
@@ -348,7 +348,7 @@ class Backlog:
         numbers = sorted(int(path.stem) for path in self._folder.glob(f"*{_SUFFIX}"))
         sizes = {number: self._path(number).stat().st_size for number in numbers}
         if sizes and len(sizes) != max(sizes) - min(sizes) + 1:
-            raise BacklogError(
+            raise BacklogDamagedError(
                 f"a segment of the backlog in {self._folder} is gone",
                 hint="`etl tables resync` copies the table anew; its changes since it was set aside are lost",
             )
@@ -364,7 +364,7 @@ def _read_about(folder: Path) -> dict[str, object]:
     except orjson.JSONDecodeError:
         about = None
     if not isinstance(about, dict):
-        raise BacklogError(
+        raise BacklogDamagedError(
             f"{folder / _ABOUT} cannot be read", hint="copy the table anew: its backlog is then made anew"
         )
     return about

@@ -20,7 +20,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Final
 
-from etl.errors import BacklogError, BacklogFullError
+from etl.errors import BacklogDamagedError, BacklogError, BacklogFullError
 
 _HEAD: Final = struct.Struct("<IIB")
 _CHECK: Final = struct.Struct("<I")
@@ -82,7 +82,7 @@ def read_records(path: Path, start: int, stop: int, *, torn: bool = False) -> It
             if record is None:
                 if torn and is_torn:
                     return
-                raise BacklogError(
+                raise BacklogDamagedError(
                     f"the backlog in {path.parent} is damaged: {path.name}, byte {at}",
                     hint="`etl tables resync` copies the table anew; its changes since it was set aside are lost",
                 )

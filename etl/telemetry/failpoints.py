@@ -33,8 +33,18 @@ FAILPOINTS: frozenset[str] = frozenset(
         "start.after_slot_create",
         "copy.after_snapshot",
         "copy.mid",
+        "copy.before_range_recorded",
         "copy.before_finish",
         "copy.after_finish",
+        "copy.before_state_finished",
+        # pipeline: changes that wait on disk, and the table's way to the stream
+        "backlog.before_sync",
+        "backlog.after_sync",
+        "handoff.before_catchup",
+        "handoff.mid",
+        "handoff.before_live",
+        "handoff.after_live",
+        "handoff.before_backlog_dropped",
         # pipeline: schema versions and the stream
         "schema.before_store",
         "schema.after_store",

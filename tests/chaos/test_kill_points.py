@@ -23,6 +23,8 @@ PASSES = {
     # the slot is there the next time
     "start.after_slot_create": ("",),
     "copy.after_snapshot": FIRST_FIRST,
+    "backlog.before_sync": FIRST_FIRST,
+    "backlog.after_sync": FIRST_FIRST,
     "schema.before_store": FIRST_FIRST,
     "schema.after_store": FIRST_FIRST,
     "stream.before_write": FIRST_FIRST,
@@ -32,7 +34,11 @@ PASSES = {
 }
 
 
-@pytest.mark.parametrize("point", sorted(FAILPOINTS))
+#: Passed where changes are kept, and where what was kept is caught up with.
+KEPT = ("backlog.", "handoff.")
+
+
+@pytest.mark.parametrize("point", sorted(p for p in FAILPOINTS if not p.startswith(KEPT)))
 def test_a_kill_at_any_point_is_mended_by_the_next_start(pipeline: PipelineUnderTest, point: str):
     workload = Workload(zlib.crc32(point.encode()))
     tables = begin(pipeline, workload)
@@ -42,6 +48,29 @@ def test_a_kill_at_any_point_is_mended_by_the_next_start(pipeline: PipelineUnder
         write(pipeline, workload, 3, alters=12 if nth == ":3" else 2)
         run = pipeline.once(failpoints=f"{point}{nth}=kill", check=False)
         assert run.code == KILLED, run.log
+    pipeline.once()
+
+    pipeline.assert_settled(*tables)
+
+
+@pytest.mark.parametrize("point", sorted(p for p in FAILPOINTS if p.startswith(KEPT)))
+def test_a_kill_while_changes_are_kept_or_caught_up_with_is_mended_by_the_next_start(
+    pipeline: PipelineUnderTest, point: str
+):
+    workload = Workload(zlib.crc32(point.encode()))
+    tables = begin(pipeline, workload)
+    pipeline.once()
+    assert pipeline.etl("tables", "pause", *tables).code == 0
+    if point.startswith("handoff."):
+        write(pipeline, workload, 5, alters=3)
+        pipeline.once()
+        assert pipeline.etl("tables", "resume", *tables).code == 0
+    for nth in PASSES.get(point, FIRST_FIRST_THIRD):
+        write(pipeline, workload, 3, alters=2)
+        run = pipeline.once(failpoints=f"{point}{nth}=kill", check=False)
+        assert run.code == KILLED, run.log
+    if point.startswith("backlog."):
+        assert pipeline.etl("tables", "resume", *tables).code == 0
     pipeline.once()
 
     pipeline.assert_settled(*tables)

@@ -109,7 +109,7 @@ def test_a_failure_is_recorded_with_its_reason_and_the_way_out_and_the_others_go
     assert tables.live() == {B: SYNC}
 
 
-def test_attempts_are_counted_until_the_table_is_live_again(store: MemoryStore):
+def test_attempts_are_counted_until_the_durable_position_has_passed_the_hand_over(store: MemoryStore):
     tables = book(store)
     copy(tables, A)
     for _ in range(3):
@@ -117,7 +117,11 @@ def test_attempts_are_counted_until_the_table_is_live_again(store: MemoryStore):
         tables.move(A, TableEvent.RETRIED)
     assert tables.record(A).attempts == 3
     assert tables.errors == {}
+    tables.move(A, TableEvent.RESET)
+    copy(tables, A)
     go_live(tables, A)
+    assert tables.record(A).attempts == 3
+    tables.passed(LIVE_AT)
     assert tables.record(A).attempts == 0
 
 
