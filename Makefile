@@ -19,7 +19,7 @@ SEED ?= $(shell date +%s)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test chaos chaos-delta conformance lint format structure bench bench-delta bench-copy lock clean
+.PHONY: help setup demo test chaos chaos-delta conformance lint format structure bench bench-delta bench-lifecycle bench-copy lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench-delta: setup ## Measure the Delta destination beside its peers (BENCH_ARGS
 
 bench-copy: setup ## Measure how fast a table is read for its copy (BENCH_ARGS passes options)
 	@$(PYTHON) -m benchmarks.copy.run $(BENCH_ARGS)
+
+bench-lifecycle: setup ## Measure what copies, failing tables and comings and goings cost the others
+	@$(PYTHON) -m benchmarks.lifecycle.run $(BENCH_ARGS)
 
 lock: ## Resolve the locks again (needs uv)
 	@tools/lock.sh

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -22,24 +22,38 @@ from etl.source.publication import published_tables
 _log = structlog.get_logger()
 
 
-def make_assembler(context: PipelineContext, tables: Mapping[int, Lsn]) -> Assembler:
-    """An assembler for these tables (oid → where their copy ends). Raises a `SourceError` or `StoreError`."""
+def stream_assembler(context: PipelineContext, tables: Mapping[int, Lsn]) -> Assembler:
+    """For the stream of these tables (oid → where their copy ends). Raises a `SourceError` or `StoreError`."""
+    return _assembler(context, tables, context.store.schemas(), _signing_keys(context))
 
-    def signing_keys() -> dict[int, bytes]:
-        with connect_query(context.parameters, f"apply:{context.pipeline_id}") as connection:
-            return load_signing_keys(connection)
 
+def replay_assembler(context: PipelineContext, oid: int, copy_end: Lsn) -> Assembler:
+    """For the backlog of one table. Signing keys are asked for when a message needs one. Raises a `StoreError`."""
+    return _assembler(context, {oid: copy_end}, context.store.schemas(oid), {})
+
+
+def _assembler(
+    context: PipelineContext,
+    tables: Mapping[int, Lsn],
+    schemas: Iterable[TableSchema],
+    keys: Mapping[int, bytes],
+) -> Assembler:
     return Assembler(
         tables,
-        SchemaCatalog(context.store.schemas()),
+        SchemaCatalog(schemas),
         DdlMessages(
-            signing_keys(),
+            keys,
             allow_unsigned=context.config.source.allow_unsigned_ddl,
-            reload=signing_keys,
+            reload=lambda: _signing_keys(context),
         ),
         explainer(context),
         context.type_options,
     )
+
+
+def _signing_keys(context: PipelineContext) -> dict[int, bytes]:
+    with connect_query(context.parameters, f"apply:{context.pipeline_id}") as connection:
+        return load_signing_keys(connection)
 
 
 def explainer(context: PipelineContext) -> Callable[[TableSchema, RelationShape], TableSchema | str]:

@@ -30,7 +30,7 @@ from etl.errors import (
 )
 from etl.lsn import Lsn
 from etl.pgoutput.assembler import Assembler
-from etl.pipeline.assembling import make_assembler
+from etl.pipeline.assembling import replay_assembler
 from etl.pipeline.catchup import CatchUp, CatchUps
 from etl.pipeline.context import PipelineContext
 from etl.pipeline.copying import Copied, Copier, CopyBroken, CopyFailed
@@ -264,7 +264,6 @@ class Lifecycle:
             self._catch_ups.add(oid)
 
     def _new_catch_up(self, oid: int) -> CatchUp:
-        ends = {oid: self._book.record(oid).sync_lsn or Lsn(0)}
         backlog = self._keeping.tables.get(oid)
         if backlog is not None:
             # a new assembler has to see all from a RELATION on; what is applied already is dropped by the watermark
@@ -272,7 +271,7 @@ class Lifecycle:
         return CatchUp(
             oid,
             backlog,
-            make_assembler(self._context, ends),
+            replay_assembler(self._context, oid, self._book.record(oid).sync_lsn or Lsn(0)),
             writer=self._writer,
             store=self._context.store,
             reporter=self._reporter,

@@ -43,6 +43,7 @@ class Membership:
         self._due = context.clock() + self._interval_s
         self._connection: Connection | None = None
         self._oid: int | None = None
+        self._seen: list[PublishedTable] | None = None
 
     def open(self) -> Look:
         """From here on the publication must stay what it is. Raises a `SourceError`."""
@@ -63,6 +64,10 @@ class Membership:
         connection, parameters = self._open(), self._context.parameters
         lsn = current_lsn(connection, parameters)
         tables = published_tables(connection, parameters, self._name)
+        # the server answers in part from its catalog caches, which may be newer than the rest: a change counts when it
+        # is seen twice alike
+        while tables != self._seen:
+            self._seen, tables = tables, published_tables(connection, parameters, self._name)
         self._due = self._context.clock() + self._interval_s
         return Look(
             {table.oid: table for table in tables},

@@ -11,7 +11,7 @@ from etl.errors import EtlError
 from etl.lsn import Lsn
 from etl.pipeline.acknowledger import Acknowledger
 from etl.pipeline.apply import ApplyWorker, TablesFailedError
-from etl.pipeline.assembling import make_assembler
+from etl.pipeline.assembling import stream_assembler
 from etl.pipeline.batcher import Batcher
 from etl.pipeline.context import PipelineContext
 from etl.pipeline.handoff import HandOff
@@ -135,7 +135,7 @@ class Session:
         context = self._context
         return ApplyWorker(
             handoff=self._handoff,
-            assembler=make_assembler(context, self._tables.live()),
+            assembler=stream_assembler(context, self._tables.live()),
             batcher=Batcher(context.config.batch.max_bytes, context.config.max_fill_s),
             writer=self._ownership.writer,
             store=context.store,

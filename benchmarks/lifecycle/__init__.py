@@ -1,0 +1,1 @@
+"""The life of tables under load."""
