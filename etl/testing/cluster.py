@@ -16,6 +16,7 @@ import socket
 import stat
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,20 +87,27 @@ def find_local() -> Binaries:
     return _newest(candidates, "initdb on PATH, " + ", ".join(SYSTEM_BINS))
 
 
-def find_wheel() -> Binaries:
-    """The newest server inside the installed wheel. Raises `PostgresUnavailableError` when there is none."""
+def find_wheel(major: int | None = None) -> Binaries:
+    """The newest server inside the installed wheel, or that of a major version.
+
+    Raises `PostgresUnavailableError` when there is none.
+    """
     spec = importlib.util.find_spec(WHEEL)
     if spec is None or not spec.submodule_search_locations:
         raise PostgresUnavailableError(f"the Python package {WHEEL} is not installed")
     package = Path(spec.submodule_search_locations[0])
     libraries = package.with_name(f"{package.name}.libs")
     shared = (libraries,) if libraries.exists() else ()
-    return _newest(list(package.glob("pginstall*/bin")), f"{WHEEL}/pginstall*/bin", shared)
+    return _newest(list(package.glob("pginstall*/bin")), f"{WHEEL}/pginstall*/bin", shared, major)
 
 
-def _newest(bin_dirs: list[Path], where: str, shared: tuple[Path, ...] = ()) -> Binaries:
+def _newest(
+    bin_dirs: list[Path], where: str, shared: tuple[Path, ...] = (), major: int | None = None
+) -> Binaries:
     found = [
-        Binaries(path, version, (path.parent, *shared)) for path in bin_dirs if (version := _version_of(path))
+        Binaries(path, version, (path.parent, *shared))
+        for path in bin_dirs
+        if (version := _version_of(path)) and major in (None, version[0])
     ]
     if not found:
         raise PostgresUnavailableError(f"no initdb, pg_ctl and postgres together in: {where}")
@@ -156,11 +164,27 @@ class Cluster:
     @classmethod
     def create(cls, binaries: Binaries, settings: dict[str, str] | None = None) -> Cluster:
         """Initialise and start a cluster. Raises `PostgresUnavailableError` with the server's own words."""
+        return cls._started(binaries, settings, cls._initialise)
+
+    @classmethod
+    def standby_of(cls, primary: Cluster, settings: dict[str, str] | None = None) -> Cluster:
+        """Copy and start a physical standby; its slot at the primary, `standby_slot`, keeps what it needs and stays there."""
+        given = {"hot_standby_feedback": "on", "wal_receiver_status_interval": "1s"} | (settings or {})
+        return cls._started(primary.binaries, given, lambda cluster: cls._copy(cluster, primary))
+
+    @classmethod
+    def _started(
+        cls, binaries: Binaries, settings: dict[str, str] | None, fill: Callable[[Cluster], None]
+    ) -> Cluster:
         account = unprivileged_account()
         home = Path(tempfile.mkdtemp(prefix="etl-postgres-", dir=_shared_temporary_directory(account)))
         cluster = cls(binaries, home, free_port(), account, TEST_SETTINGS | (settings or {}))
         try:
-            cluster._initialise()
+            if account is not None:
+                os.chown(home, account.pw_uid, account.pw_gid)
+                cluster._bring_binaries_within_reach()
+            fill(cluster)
+            cluster._configure()
             cluster.start()
         except BaseException:
             cluster.destroy()
@@ -181,6 +205,11 @@ class Cluster:
     def log_path(self) -> Path:
         """Everything the server has said since it was created."""
         return self.home / "server.log"
+
+    @property
+    def standby_slot(self) -> str:
+        """The slot of a standby at its primary."""
+        return f"standby_{self.port}"
 
     def start(self) -> None:
         """Start and wait until it accepts connections."""
@@ -203,9 +232,6 @@ class Cluster:
             shutil.rmtree(self.home, ignore_errors=True)
 
     def _initialise(self) -> None:
-        if self.account is not None:
-            os.chown(self.home, self.account.pw_uid, self.account.pw_gid)
-            self._bring_binaries_within_reach()
         self._run(
             "initdb",
             f"--pgdata={self.data_dir}",
@@ -215,6 +241,21 @@ class Cluster:
             "--locale=C",
             "--no-sync",
         )
+
+    def _copy(self, primary: Cluster) -> None:
+        self._run(
+            "pg_basebackup",
+            f"--pgdata={self.data_dir}",
+            # with a database, for the synchronization of slots
+            f"--dbname=host=127.0.0.1 port={primary.port} user=postgres dbname=postgres",
+            "--checkpoint=fast",
+            "--no-sync",
+            "--create-slot",
+            f"--slot={self.standby_slot}",
+            "--write-recovery-conf",
+        )
+
+    def _configure(self) -> None:
         settings = self.settings | {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),

@@ -191,6 +191,31 @@ def start_postgres(settings: dict[str, str] | None = None, *, own: bool = False)
             server.control.destroy()
 
 
+@contextmanager
+def start_wheel(major: int, settings: dict[str, str] | None = None) -> Iterator[PostgresServer]:
+    """Yield a running server of a major version from the wheel, for what a version of Postgres brought."""
+    server = _from_cluster("wheel", Cluster.create(find_wheel(major), settings))
+    try:
+        yield server
+    finally:
+        if server.control is not None:
+            server.control.destroy()
+
+
+@contextmanager
+def start_standby(
+    primary: PostgresServer, settings: dict[str, str] | None = None
+) -> Iterator[PostgresServer]:
+    """Yield a physical standby of a server on this machine; the slot it has there stays as long as that server."""
+    if not isinstance(primary.control, Cluster):
+        raise PostgresUnavailableError(f"a standby of {primary.provider} needs its binaries")
+    cluster = Cluster.standby_of(primary.control, settings)
+    try:
+        yield _from_cluster("standby", cluster)
+    finally:
+        cluster.destroy()
+
+
 def _first_that_works(settings: dict[str, str] | None, *, own: bool) -> PostgresServer:
     failures = []
     for name in _wanted(own=own):
