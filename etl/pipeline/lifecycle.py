@@ -159,10 +159,11 @@ class Lifecycle:
         self._published = look.tables
 
     def _show_more(self, oid: int, stream: LiveStream | None) -> None:
+        note = "the publication shows other rows of it"
         if self._book.state(oid) is TableState.PAUSED:
-            self._copy_anew(oid, "the publication shows other rows of it")
+            self._copy_anew(oid, note)
         else:
-            self.resync(oid, stream)
+            self.resync(oid, stream, note)
 
     def _leave(self, oid: int, now: Lsn) -> None:
         _log.warning("table_left_publication", table=self._book.name(oid))
@@ -394,7 +395,7 @@ class Lifecycle:
         self._retry(oid)
         return "done"
 
-    def resync(self, oid: int, stream: LiveStream | None) -> str:
+    def resync(self, oid: int, stream: LiveStream | None, note: str = "a new copy was asked for") -> str:
         """Copy the table anew beside what is there; that stays as it is until the new copy is complete."""
         if self._book.state(oid) is TableState.INIT:
             return "it waits for its copy already"
@@ -402,5 +403,5 @@ class Lifecycle:
         if stream is not None and self._book.state(oid) in LIVE:
             stream.release(oid)
         self._writer.retry(oid)
-        self._reset(oid, "a new copy was asked for")
+        self._reset(oid, note)
         return "done"

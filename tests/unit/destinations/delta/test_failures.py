@@ -72,9 +72,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize(("name", "error", "failure"), SPARK_ERRORS, ids=IDS)
-def test_everything_is_tried_again_but_a_table_that_is_gone(
-    name: str, error: Exception, failure: Failure
-):
+def test_everything_is_tried_again_but_a_table_that_is_gone(name: str, error: Exception, failure: Failure):
     told = translated(error, "/lake", "public.orders")
     assert type(told) is EXPECTED[failure]
     if isinstance(told, DestinationTableError):
