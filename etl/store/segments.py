@@ -25,7 +25,7 @@ from etl.errors import BacklogDamagedError, BacklogError, BacklogFullError
 _HEAD: Final = struct.Struct("<IIB")
 _CHECK: Final = struct.Struct("<I")
 _HEADER_SIZE: Final = _HEAD.size + _CHECK.size
-_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True, slots=True)

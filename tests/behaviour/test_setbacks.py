@@ -116,6 +116,19 @@ def test_a_paused_table_of_which_more_is_shown_stays_paused_and_is_copied_when_i
     resume_and_compare(paused)
 
 
+def test_a_copy_that_broke_with_more_than_its_table_is_taken_up_by_the_next_attempt(
+    pipeline: PipelineUnderTest,
+):
+    pipeline.sql("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a SELECT generate_series(1, 1000)")
+    pipeline.publish("a")
+    failpoints.configure("copy.mid:1=error")
+    with running_here(pipeline):
+        wait_until(lambda: pipeline.states().get("public.a") == "ready", "the copy")
+    failpoints.configure("")
+
+    pipeline.assert_settled("public.a")
+
+
 # --- a range larger than planned --------------------------------------------------------------------------------------
 
 

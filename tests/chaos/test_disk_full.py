@@ -174,3 +174,24 @@ def test_a_disk_that_is_full_during_the_copy_is_waited_out(
     pipeline.once()
 
     pipeline.assert_settled("public.items")
+
+
+def test_a_full_disk_below_a_backlog_holds_the_slot_and_goes_on_when_there_is_space(
+    pipeline: PipelineUnderTest, space: SmallFiles | SmallDisk
+):
+    """The destination has space; what is kept of a paused table has not."""
+    pipeline.settings = {"backlog": {"path": str(space.folder / "backlog")}}
+    pipeline.once()
+    assert pipeline.etl("tables", "pause", "public.items").code == 0
+    with pipeline.running() as daemon:
+        daemon.wait_for_log("tables_settled")
+        space.fill(daemon)
+        written = fill_until_it_fails(pipeline, daemon)
+        assert "no space left to keep changes" in daemon.log
+        assert pipeline.confirmed() < written[len(written) - 1]
+        space.free(daemon)
+        daemon.wait_until(lambda: pipeline.progress() >= written[len(written) - 1], "all of it to be kept")
+    assert pipeline.etl("tables", "resume", "public.items").code == 0
+    pipeline.once()
+
+    pipeline.assert_settled("public.items")

@@ -160,7 +160,7 @@ def test_a_connection_that_breaks_costs_its_range_alone(large: PipelineUnderTest
         assert copy.daemon.count_log("copy_range_read_again") == 1
         assert copy.daemon.count_log("table_copied") == 1
         assert copy.daemon.count_log("copy_failed") == 0
-    end(large)
+    large.once()
 
     large.assert_settled("public.small", "public.large")
 
@@ -182,7 +182,7 @@ def test_a_copy_whose_snapshot_is_gone_starts_over_and_says_why(large: PipelineU
         copy.daemon.wait_until(lambda: large.states().get("public.large") == "ready", "the table")
         assert copy.daemon.count_log("table_copied") == 1
         assert copy.daemon.count_log("copy_failed") == 1
-    end(large)
+    large.once()
 
     large.assert_settled("public.small", "public.large")
 
@@ -198,9 +198,59 @@ def test_a_table_is_not_copied_anew_while_its_last_copy_still_writes(large: Pipe
         copy.go("copy.mid")
         copy.daemon.wait_until(lambda: large.states().get("public.large") == "ready", "the table")
         assert copy.daemon.count_log("table_copied") == 1
-    end(large)
+    large.once()
 
     large.assert_settled("public.large")
+
+
+# --- tables that are not what they were -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DROP TABLE large", f"ALTER PUBLICATION {PUBLICATION} DROP TABLE large"],
+    ids=["dropped", "left"],
+)
+def test_a_table_that_goes_while_it_is_copied_is_forgotten_and_the_others_flow(
+    large: PipelineUnderTest, change: str
+):
+    with held(large, "copy.mid:5=hold") as copy:
+        copy.wait("copy.mid")
+        large.sql(change, "INSERT INTO small VALUES (1)")
+        copy.daemon.wait_for_log("table_left_publication")
+        copy.go("copy.mid")
+        end = large.written()
+        large.sql("INSERT INTO small VALUES (2)")
+        copy.daemon.wait_until(lambda: large.progress() >= end, "the other table")
+        assert_ends(large, copy.daemon)
+    large.once()
+
+    large.assert_settled("public.small")
+    assert kept(large) == []
+
+
+def test_a_table_that_is_renamed_while_it_is_copied_is_copied_under_its_new_name(large: PipelineUnderTest):
+    with held(large, "copy.mid:5=hold") as copy:
+        copy.wait("copy.mid")
+        large.sql("ALTER TABLE large RENAME TO larger", "INSERT INTO larger VALUES (20001, 'new')")
+        copy.go("copy.mid")
+        copy.daemon.wait_until(lambda: large.states().get("public.larger") == "ready", "the table")
+    large.once()
+
+    large.assert_settled("public.small", "public.larger")
+
+
+def test_a_table_that_is_dropped_while_its_changes_wait_is_forgotten_with_them(large: PipelineUnderTest):
+    large.once()
+    assert large.etl("tables", "pause", "public.large").code == 0
+    large.sql("DELETE FROM large WHERE id <= 100")
+    large.once()
+    assert kept(large) != []
+    large.sql("DROP TABLE large", "INSERT INTO small VALUES (1)")
+    large.once()
+
+    large.assert_settled("public.small")
+    assert kept(large) == []
 
 
 # --- a graceful end -------------------------------------------------------------------------------------------------
@@ -231,7 +281,7 @@ def test_a_slot_that_waits_for_others_to_end_does_not_hold_up_our_end(large: Pip
     with transaction(large, "INSERT INTO small VALUES (1)"), large.running() as daemon:
         wait_until_blocked(large, daemon, "query LIKE 'CREATE_REPLICATION_SLOT%'")
         assert_ends(large, daemon)
-    end(large)
+    large.once()
 
     large.assert_settled("public.small", "public.large")
 
@@ -243,7 +293,7 @@ def test_a_table_that_somebody_locked_does_not_hold_up_our_end(large: PipelineUn
             copy.go("copy.after_snapshot")
             wait_until_blocked(large, copy.daemon, COPYING)
             assert_ends(large, copy.daemon)
-    end(large)
+    large.once()
 
     large.assert_settled("public.small", "public.large")
 
@@ -260,6 +310,6 @@ def test_a_table_that_cannot_be_read_does_not_cost_the_next_one_its_connection(l
         copy.daemon.wait_for_log("table_copied", times=1)
         assert copy.daemon.count_log("copy_failed") == 1
         assert_ends(large, copy.daemon)
-    end(large)
+    large.once()
 
     large.assert_settled("public.small", "public.large", "public.next")
