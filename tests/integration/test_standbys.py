@@ -1,4 +1,4 @@
-"""A physical standby as the source."""
+"""A physical standby as the source, and slots that standbys keep a copy of."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from etl.testing.daemon import wait_until
+from etl.testing.daemon import Daemon, wait_until
 from etl.testing.harness import PipelineUnderTest
 from etl.testing.postgres import Database, PostgresServer, start_standby, start_wheel
 from etl.testing.warm import WarmEtl
@@ -108,3 +108,59 @@ def test_a_standby_cannot_keep_the_state(shop: PipelineUnderTest, standby: Postg
 
     assert run.code == 1
     assert "name a primary under store" in run.log
+
+
+# --- failover slots ---------------------------------------------------------------------------------------------------
+
+FAILOVER = {"source": {"failover_slot": True}}
+_SYNCED = "SELECT failover AND synced AND NOT temporary FROM pg_replication_slots WHERE database = 'shop'"
+
+
+def test_a_failover_slot_needs_postgres_17(tmp_path: Path, warm: WarmEtl):
+    with start_wheel(16) as server, server.database() as database:
+        pipeline = items(database, tmp_path, warm)
+        pipeline.settings |= FAILOVER
+        run = pipeline.once(check=False)
+
+    assert run.code == 78
+    assert "source.failover_slot needs Postgres 17 or newer" in run.log
+
+
+def test_the_stream_goes_on_at_the_standby_that_became_the_primary(tmp_path: Path, warm: WarmEtl):
+    with start_wheel(18) as before, start_standby(before, {"sync_replication_slots": "on"}) as after:
+        before.create_database("shop")
+        shop = items(Database(before, "shop"), tmp_path, warm)
+        shop.settings |= FAILOVER
+        with shop.running() as daemon:
+            daemon.wait_for_log("tables_settled")
+            assert shop.query("SELECT failover FROM pg_replication_slots WHERE database = 'shop'") == [
+                (True,)
+            ]
+            shop.sql("UPDATE items SET t = 'before' WHERE id <= 10")
+            wait_synced(shop, after, daemon)
+            assert daemon.terminate() == 0
+        wait_replayed(shop, after)
+        before.stop()
+        at_new = PipelineUnderTest(Database(after, "shop"), tmp_path, FAILOVER, warm=warm)
+        at_new.query("SELECT pg_promote()")
+        at_new.sql("ALTER TABLE items ADD COLUMN n int", "INSERT INTO items VALUES (1001, 'after', 7)")
+        run = at_new.once()
+
+        assert run.logged("table_copied") == []
+        at_new.assert_settled("public.items")
+
+
+def wait_synced(shop: PipelineUnderTest, standby: PostgresServer, daemon: Daemon) -> None:
+    """The slot of a running pipeline has its copy at the standby."""
+    wait_replayed(shop, standby)
+    with standby.connect() as connection:
+
+        def is_synced() -> bool:
+            # the copy is kept once the slot at the primary has moved beyond where the standby could begin
+            shop.sql(
+                "SELECT pg_log_standby_snapshot()",
+                "SELECT pg_logical_emit_message(true, 'tick', repeat('x', 70000))",
+            )
+            return connection.execute(_SYNCED).fetchall() == [(True,)]
+
+        daemon.wait_until(is_synced, "the copy of the slot")
