@@ -256,8 +256,9 @@ class _Round(threading.Thread):
                 try:
                     self._do(reader, task)
                 except _TABLE_FAULTS as error:
-                    # it may be the connection that is at fault, and the next table needs one
-                    reader.close()
+                    if isinstance(error, SourceError):
+                        # its connection is lost, or its transaction, and the next table needs one
+                        reader.close()
                     self._fail(task.copy, error)
                 finally:
                     self._schedule.leave(task.copy)

@@ -328,7 +328,7 @@ class Backlog:
         except ValueError as error:
             raise BacklogDamagedError(
                 f"a record of the backlog in {self._folder} cannot be read",
-                hint="`etl tables resync` copies the table anew; its changes since it was set aside are lost",
+                hint="the table is copied anew; see whether the disk is sound",
             ) from error
 
     def _recover(self) -> None:
@@ -350,7 +350,7 @@ class Backlog:
         if sizes and len(sizes) != max(sizes) - min(sizes) + 1:
             raise BacklogDamagedError(
                 f"a segment of the backlog in {self._folder} is gone",
-                hint="`etl tables resync` copies the table anew; its changes since it was set aside are lost",
+                hint="the table is copied anew; see whether the disk is sound",
             )
         return sizes
 
@@ -365,6 +365,7 @@ def _read_about(folder: Path) -> dict[str, object]:
         about = None
     if not isinstance(about, dict):
         raise BacklogDamagedError(
-            f"{folder / _ABOUT} cannot be read", hint="copy the table anew: its backlog is then made anew"
+            f"{folder / _ABOUT} cannot be read",
+            hint="the table is copied anew; see whether the disk is sound",
         )
     return about

@@ -84,7 +84,7 @@ def read_records(path: Path, start: int, stop: int, *, torn: bool = False) -> It
                     return
                 raise BacklogDamagedError(
                     f"the backlog in {path.parent} is damaged: {path.name}, byte {at}",
-                    hint="`etl tables resync` copies the table anew; its changes since it was set aside are lost",
+                    hint="the table is copied anew; see whether the disk is sound",
                 )
             yield record
             at = record.end
