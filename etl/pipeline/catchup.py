@@ -87,6 +87,7 @@ class CatchUps:
         self._make = make
         self._clock = clock
         self._tables: dict[int, CatchUp | None] = {}
+        self._stuck: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._tables)
@@ -95,6 +96,11 @@ class CatchUps:
     def has_room(self) -> bool:
         """True when another table may begin."""
         return len(self._tables) < _AT_ONCE
+
+    @property
+    def has_work(self) -> bool:
+        """True unless each of them waits for the stream to bring the end of a long transaction."""
+        return not self._stuck.issuperset(self._tables)
 
     def add(self, oid: int) -> None:
         """Begin with this table."""
@@ -124,9 +130,13 @@ class CatchUps:
         Raises what the slice raises; it is then applied again from the start of the backlog, unless the table is dropped.
         """
         catch_up, self._tables[oid] = self._tables[oid] or self._make(oid), None
-        if catch_up.step() or not catch_up.finish():
+        self._stuck.discard(oid)
+        replayed = catch_up.step()
+        if replayed or not catch_up.finish():
             failpoint("handoff.mid")
             self._tables[oid] = catch_up
+            if not replayed:
+                self._stuck.add(oid)
             return None
         del self._tables[oid]
         return catch_up.assembler

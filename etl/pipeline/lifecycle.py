@@ -88,7 +88,7 @@ class Lifecycle:
     @property
     def patience_s(self) -> float:
         """How long the apply worker may wait for the stream before the next `step`."""
-        if self._catch_ups:
+        if self._catch_ups.has_work:
             return 0.0
         return _PATIENCE_S if self._copier.is_idle else _PATIENCE_S / 10
 

@@ -23,6 +23,7 @@ class World:
     made: list[int] = field(default_factory=list)
     replayed: list[int] = field(default_factory=list)
     failing: set[int] = field(default_factory=set)
+    may_finish: bool = True
 
     def __post_init__(self) -> None:
         self.catch_ups = CatchUps(self.make, lambda: self.now)
@@ -54,7 +55,7 @@ class Scripted:
         return self.left >= 0
 
     def finish(self) -> bool:
-        return True
+        return self.world.may_finish
 
 
 def test_a_step_ends_when_its_time_is_over_and_the_next_one_goes_on_with_the_others():
@@ -95,3 +96,14 @@ def test_a_table_that_is_dropped_in_its_turn_does_not_come_back():
         world.catch_ups.drop(oid)
 
     assert len(world.catch_ups) == 0
+
+
+def test_there_is_no_work_while_every_table_waits_for_the_end_of_a_transaction():
+    world = World({1: 0, 2: 1}, may_finish=False)
+    assert world.catch_ups.has_work
+    for _ in range(3):
+        world.step()
+    assert not world.catch_ups.has_work
+    world.may_finish = True
+    assert sorted(world.step() + world.step()) == [1, 2]
+    assert not world.catch_ups.has_work
