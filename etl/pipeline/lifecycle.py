@@ -13,6 +13,7 @@ is recorded in the store before it is acted on, and each record alone says how a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -224,8 +225,7 @@ class Lifecycle:
             self._copy_anew(oid, error.message)
             self._retries.schedule(oid, attempts)
         else:
-            self._book.lose_copy(oid, error)
-            self._schedule_retry(oid, error)
+            self._book.lose_copy(oid, error, retry_at=self._schedule_retry(oid, error))
 
     def _copy_anew(self, oid: int, note: str) -> None:
         """Changes of the table are missing. A paused one is copied anew when it goes on."""
@@ -307,15 +307,16 @@ class Lifecycle:
                 continue
             self._catch_ups.drop(oid)
             backlog = self._keeping.begin(oid) if self._book.state(oid) in LIVE else None
-            self._book.fail(oid, error, backlog=backlog)
-            self._schedule_retry(oid, error)
+            self._book.fail(oid, error, backlog=backlog, retry_at=self._schedule_retry(oid, error))
 
-    def _schedule_retry(self, oid: int, error: EtlError) -> None:
+    def _schedule_retry(self, oid: int, error: EtlError) -> datetime | None:
+        """When the table, which is failing now, is tried again by itself."""
         self._retries.cancel(oid)
         if error.retry is not RetryPolicy.TIMED:
-            return
-        delay = self._retries.schedule(oid, self._book.record(oid).attempts)
+            return None
+        delay = self._retries.schedule(oid, self._book.record(oid).attempts + 1)
         _log.info("table_retry_scheduled", table=self._book.name(oid), delay_s=round(delay, 1))
+        return datetime.now(UTC) + timedelta(seconds=delay)
 
     def _retry_due(self) -> None:
         for oid in self._book.in_state(TableState.ERRORED):
@@ -360,8 +361,7 @@ class Lifecycle:
         if self._book.state(oid) is TableState.PAUSED:
             self._book.without_copy(oid)
         else:
-            self._book.lose_copy(oid, error)
-            self._schedule_retry(oid, error)
+            self._book.lose_copy(oid, error, retry_at=self._schedule_retry(oid, error))
 
     # --- what people ask for ------------------------------------------------------------------------------------
 

@@ -182,11 +182,11 @@ class TableBook:
         )
         self._record(oid, entry.name, record)
 
-    def lose_copy(self, oid: int, error: EtlError) -> None:
+    def lose_copy(self, oid: int, error: EtlError, *, retry_at: datetime | None = None) -> None:
         """Changes of the table are missing: it has failed, and only a new copy helps."""
         entry = self._entries[oid]
         self._entries[oid] = TableEntry(entry.name, replace(entry.record, sync_lsn=None, backlog=None))
-        self.fail(oid, error)
+        self.fail(oid, error, retry_at=retry_at)
 
     def without_copy(self, oid: int) -> None:
         """Changes of a paused table were given up: it has to be copied anew when it goes on."""

@@ -51,6 +51,7 @@ def test_the_others_and_the_slot_go_on_and_the_table_heals_by_itself(three: Pipe
         load(three, 21, 20)
         wait_until(lambda: three.states()["public.b"] == "errored", "the failure")
         wait_applied(three)
+        wait_until(lambda: "attempt " in three.etl("tables", "list").out, "the time of the next try")
         wait_until(lambda: destination.refused > 2, "retries")
         destination.poisoned = None
         wait_states(three, a="ready", b="ready", c="ready")
