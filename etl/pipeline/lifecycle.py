@@ -66,6 +66,8 @@ class Lifecycle:
         writer: EventWriter,
         keeping: Keeping,
         copier: Copier,
+        *,
+        copy_attempts: int | None,
     ) -> None:
         self._context = context
         self._book = book
@@ -73,6 +75,7 @@ class Lifecycle:
         self._writer = writer
         self._keeping = keeping
         self._copier = copier
+        self._copy_attempts = copy_attempts
         self._reporter = Reporter(context.metrics, book.name)
         self._published: Mapping[int, PublishedTable] = {}
         self._catch_ups = CatchUps(self._new_catch_up, context.clock)
@@ -216,8 +219,7 @@ class Lifecycle:
 
     def _copy_failed(self, oid: int, error: EtlError) -> None:
         self._keeping.end(oid)
-        attempts = self._retries.copy_failed(oid)
-        limit = self._context.config.retry.max_attempts
+        attempts, limit = self._retries.copy_failed(oid), self._copy_attempts
         passes_by_itself = isinstance(error, SourceUnavailableError | SlotActiveError)
         if passes_by_itself and (limit is None or attempts < limit):
             _log.warning("copy_failed", table=self._book.name(oid), error=error.message, hint=error.hint)

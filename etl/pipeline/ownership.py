@@ -20,7 +20,8 @@ from etl.store.backlog import Backlogs
 class Ownership:
     """Made after the store and the destination were opened under one epoch; closed before either is."""
 
-    def __init__(self, context: PipelineContext) -> None:
+    def __init__(self, context: PipelineContext, copy_attempts: int | None) -> None:
+        """`copy_attempts`: how often in a row a copy is tried before its table has failed; None for ever."""
         self._context = context
         self.tables = TableBook(context.store, context.metrics)
         self.journal = StoreJournal(context.store)
@@ -30,7 +31,15 @@ class Ownership:
         backlogs = Backlogs(context.config.backlog_path)
         self.keeping = Keeping(backlogs, context.config.backlog.max_bytes)
         self.copier = Copier(context, CopyWriter(context.destination, self.journal, self._mode_of))
-        self.lifecycle = Lifecycle(context, self.tables, self.journal, self.writer, self.keeping, self.copier)
+        self.lifecycle = Lifecycle(
+            context,
+            self.tables,
+            self.journal,
+            self.writer,
+            self.keeping,
+            self.copier,
+            copy_attempts=copy_attempts,
+        )
         self.membership = Membership(context)
         self.requests = Requests(context, self.tables, self.lifecycle)
         self.tables.load({schema.oid: schema.qualified_name for schema in context.store.schemas()})

@@ -106,7 +106,7 @@ class Supervisor:
         if self._ownership is None:
             epoch = self._context.store.acquire()
             self._context.destination.open(self._context.pipeline_id, epoch)
-            self._ownership = Ownership(self._context)
+            self._ownership = Ownership(self._context, self._attempts)
             self.tables = self._ownership.tables
         return self._ownership
 
@@ -122,9 +122,14 @@ class Supervisor:
         if error.retry is RetryPolicy.TIMED:
             _log.warning("attempt_failed", error_kind=error.kind, error=error.message, hint=error.hint)
 
+    @property
+    def _attempts(self) -> int | None:
+        """How often in a row something is tried that may pass by itself; None for ever."""
+        bounded = _BOUNDED_ATTEMPTS if self._target_of is not None else None
+        return self._context.config.retry.max_attempts or bounded
+
     def _retrying(self) -> tenacity.Retrying:
-        retry = self._context.config.retry
-        attempts = retry.max_attempts or (_BOUNDED_ATTEMPTS if self._target_of is not None else None)
+        retry, attempts = self._context.config.retry, self._attempts
         stop: tenacity.stop.stop_base = tenacity.stop_when_event_set(self._context.stop)
         if attempts is not None:
             stop = stop | tenacity.stop_after_attempt(attempts)
