@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 LOCKS := requirements-build.lock requirements-dev.lock
 PYTEST_ARGS ?=
 # a file's tests stay together: many share one source and one run of the pipeline
-PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile
+PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 DEST ?= duckdb
 KILLS ?= 200

@@ -45,11 +45,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_PROVIDERS] = set()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the session's Postgres, so that `-m "not postgres"` is the quick half."""
+    """Mark what needs the session's Postgres, so that `-m "not postgres"` is the quick half.
+
+    Files that start Spark come first: they take longest, and a worker that got one last would be waited for.
+    """
     for item in items:
         if "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker("postgres")
+    slow = {item.path for item in items if item.get_closest_marker("spark") is not None}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

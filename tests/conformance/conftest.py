@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -10,17 +11,17 @@ from etl.testing.delta_kit import DeltaKit
 
 #: Rows of one parametrized rule that a slow destination runs by default.
 _AT_MOST = 2
+HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if DeltaKit.thorough:
+        return
     tables: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        callspec = getattr(item, "callspec", None)
-        kit = callspec.params.get("destination_kit") if callspec is not None else None
-        if kit is DeltaKit:
-            item.add_marker("spark")
-            if not DeltaKit.thorough and len(callspec.params) > 1:
-                tables[f"{item.parent}::{item.originalname}"].append(item)  # type: ignore[attr-defined] # of pytest.Function
+        is_ours = item.path.parent == HERE and item.get_closest_marker("spark") is not None
+        if is_ours and hasattr(item, "callspec"):
+            tables[f"{item.parent}::{item.originalname}"].append(item)  # type: ignore[attr-defined] # of pytest.Function
     # the rows in between: the first and the last stay
     left_out = [
         item
