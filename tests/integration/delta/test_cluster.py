@@ -11,10 +11,10 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -118,7 +118,8 @@ def master_state(web: int) -> dict[str, Any] | None:
         with urlopen(f"http://127.0.0.1:{web}/json/", timeout=10) as answer:
             state: dict[str, Any] = json.load(answer)
             return state
-    except URLError:
+    except (OSError, HTTPException, ValueError):
+        # a page that is only just being served may break off
         return None
 
 
