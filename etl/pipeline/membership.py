@@ -2,7 +2,7 @@
 
 The server says nothing of `ALTER PUBLICATION`, of tables that are created in a published schema, or of partitions that
 come and go; their rows simply begin or cease to come. Since Postgres 18 it does not even say that the publication is
-gone. So we look, on a connection of our own, also before a position is acknowledged: when the publication is now the one
+gone. So we look, on a connection of our own, and there also before a position is acknowledged: when the publication is now the one
 the stream began with, it was there for everything up to that position, since oids are not used again.
 """
 
@@ -18,6 +18,8 @@ from etl.source.connection import Connection, connect_query
 from etl.source.publication import PublishedTable, publication_oid, published_tables
 from etl.source.slots import current_lsn, retained_wal
 from etl.store.base import Shown
+
+_SILENT_SINCE = 180000
 
 
 class PublicationReplacedError(PublicationError):
@@ -74,6 +76,11 @@ class Membership:
             lsn,
             retained_wal(connection, parameters, self._context.pipeline_id),
         )
+
+    def check_if_silent(self) -> None:
+        """`check`, where the server itself would say nothing: older ones refuse to send, so no position comes of it."""
+        if self._open().info.server_version >= _SILENT_SINCE:
+            self.check()
 
     def check(self) -> None:
         """Raises `PublicationReplacedError` when the publication is gone, or is another one under the same name."""

@@ -125,7 +125,7 @@ class Session:
         return worker.position >= self._target()
 
     def _save_progress(self, lsn: Lsn) -> None:
-        self._ownership.membership.check()
+        self._ownership.membership.check_if_silent()
         self._context.store.save_progress(lsn)
         failpoint("stream.after_progress")
 
