@@ -149,7 +149,7 @@ def beside(
             load.stop()
             wait_until(lambda: set(pipeline.states().values()) == {"ready"}, "everything to stream")
             end = pipeline.written()
-            pipeline.sql("SELECT pg_logical_emit_message(true, 'tick', repeat('x', 70000))")
+            pipeline.move_on()
             wait_until(lambda: pipeline.progress() >= end, "the end")
         for name in (*names, "probe"):
             pipeline.assert_equal(f"public.{name}")

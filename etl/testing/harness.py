@@ -106,6 +106,10 @@ class PipelineUnderTest:
         what = f"TABLE {', '.join(tables)}" if tables else "ALL TABLES"
         self.sql(f"CREATE PUBLICATION {PUBLICATION} FOR {what} WITH (publish_via_partition_root = true)")
 
+    def move_on(self) -> None:
+        """Write so much WAL of no table's that the pipeline's position follows, however quiet its tables are."""
+        self.sql("SELECT pg_logical_emit_message(true, 'tick', repeat('x', 70000))")
+
     def query(self, query: str, parameters: Sequence[object] | None = None) -> list[Row]:
         """Rows of a query at the source."""
         with self.database.connect() as connection:

@@ -28,11 +28,6 @@ def published(pipeline: PipelineUnderTest) -> list[str]:
     return [row[0] for row in rows]
 
 
-def tick(pipeline: PipelineUnderTest) -> None:
-    """Let the source move on by so much that the position follows."""
-    pipeline.sql("SELECT pg_logical_emit_message(true, 'tick', repeat('x', 70000))")
-
-
 def wait_ready(pipeline: PipelineUnderTest, daemon: Daemon, *tables: str) -> None:
     def ready() -> bool:
         if pipeline.query("SELECT to_regclass('etl.destination_tables_metadata') IS NULL") == [(True,)]:
@@ -45,7 +40,7 @@ def wait_ready(pipeline: PipelineUnderTest, daemon: Daemon, *tables: str) -> Non
 
 def wait_applied(pipeline: PipelineUnderTest, daemon: Daemon) -> None:
     end = pipeline.written()
-    tick(pipeline)
+    pipeline.move_on()
     daemon.wait_until(lambda: pipeline.progress() >= end, "everything until now")
 
 

@@ -87,7 +87,7 @@ def test_a_standby_is_a_source_while_the_primary_keeps_the_state(
             "DELETE FROM items WHERE id = 11",
         )
         end = shop.written()
-        shop.sql("SELECT pg_logical_emit_message(true, 'tick', repeat('x', 70000))")
+        shop.move_on()
         daemon.wait_until(lambda: shop.progress() >= end, "the changes")
         assert daemon.terminate() == 0
     mirrored.assert_settled("public.items")
@@ -157,10 +157,8 @@ def wait_synced(shop: PipelineUnderTest, standby: PostgresServer, daemon: Daemon
 
         def is_synced() -> bool:
             # the copy is kept once the slot at the primary has moved beyond where the standby could begin
-            shop.sql(
-                "SELECT pg_log_standby_snapshot()",
-                "SELECT pg_logical_emit_message(true, 'tick', repeat('x', 70000))",
-            )
+            shop.sql("SELECT pg_log_standby_snapshot()")
+            shop.move_on()
             return connection.execute(_SYNCED).fetchall() == [(True,)]
 
         daemon.wait_until(is_synced, "the copy of the slot")
