@@ -64,7 +64,7 @@ class Bench:
         self.destination = DuckDBDestination(DuckDBSettings(directory / "bench.duckdb"))
         self.destination.open(1, 1)
         journal = Journal()
-        self.writer = EventWriter(self.destination, journal, _mode)
+        self.writer = EventWriter(self.destination, journal)
         self.copies = CopyWriter(self.destination, journal, _mode)
         self.repeats = repeats
         self.lsn = 1

@@ -59,7 +59,7 @@ def run_replicate(
     tables = supervisor.tables
     if tables is not None and tables.errors and target is not None:
         for oid, error in tables.errors.items():
-            _log.error("table_errored", table=tables.names().get(oid), error=error.message, hint=error.hint)
+            _log.error("table_errored", table=tables.name(oid), error=error.message, hint=error.hint)
         return ExitCode.UNEXPECTED
     return ExitCode.OK
 

@@ -21,7 +21,6 @@ from etl.destinations.base import (
     SchemaJournal,
     SchemaStatus,
     TableChanges,
-    TableMode,
 )
 from etl.destinations.schema_applier import SchemaApplier, SchemaChange
 from etl.errors import DestinationTableError
@@ -70,13 +69,11 @@ class EventWriter:
         self,
         destination: Destination,
         journal: SchemaJournal,
-        modes: Callable[[ReplicatedTableSchema], TableMode],
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         """`is_stopping`: whether to leave the rest of a write to the next start (see `write`)."""
         self._destination = destination
         self._journal = journal
-        self._modes = modes
         self._is_stopping = is_stopping
         self._applier = SchemaApplier(destination, journal)
         self._watermarks: dict[int, Position] | None = None

@@ -15,12 +15,11 @@ from etl.schema.table import TableSchema
 
 @dataclass(frozen=True, slots=True)
 class TableFailure:
-    """A table that cannot go on from `position`. `keep`: its changes from there must stay in the slot."""
+    """A table that cannot go on from `position`."""
 
     oid: int
     error: EtlError
     position: Position
-    keep: bool = True
 
 
 @dataclass(slots=True)

@@ -104,11 +104,6 @@ class Assembler:
         """True while a transaction's end has not been seen."""
         return self._open is not None
 
-    def fail(self, oids: Iterable[int]) -> None:
-        """Stop decoding these tables: the destination cannot take them."""
-        for oid in oids:
-            self._tables[oid].failed = True
-
     def add(self, oid: int, sync_lsn: Lsn) -> None:
         """Decode this table from now on; its RELATION must be yet to come in this run of the stream."""
         self._own(_Table(oid, self._name_of(oid), int(sync_lsn)))
@@ -230,7 +225,7 @@ class Assembler:
             " restart to copy the new one",
             table=table.name,
         )
-        out.failures.append(TableFailure(table.oid, error, self._position(placement, at), keep=False))
+        out.failures.append(TableFailure(table.oid, error, self._position(placement, at)))
 
     def _on_message(
         self,

@@ -36,11 +36,6 @@ class Keeping:
         """True when something was kept that is not durable yet."""
         return self._unsynced
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes kept, of all tables."""
-        return sum(backlog.nbytes for backlog in self._open.values())
-
     def begin(self, oid: int) -> str:
         """Keep the table's changes from the next chunk on; returns the identity of the new, empty backlog."""
         self.end(oid)

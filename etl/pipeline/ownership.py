@@ -25,9 +25,7 @@ class Ownership:
         self._context = context
         self.tables = TableBook(context.store, context.metrics)
         self.journal = StoreJournal(context.store)
-        self.writer = EventWriter(
-            context.destination, self.journal, self._mode_of, is_stopping=context.stop.is_set
-        )
+        self.writer = EventWriter(context.destination, self.journal, is_stopping=context.stop.is_set)
         backlogs = Backlogs(context.config.backlog_path)
         self.keeping = Keeping(backlogs, context.config.backlog.max_bytes)
         self.copier = Copier(context, CopyWriter(context.destination, self.journal, self._mode_of))

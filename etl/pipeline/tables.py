@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -90,10 +90,6 @@ class TableBook:
         """Every table."""
         return list(self._entries)
 
-    def names(self) -> Mapping[int, str]:
-        """Oid → ``schema.name``."""
-        return {oid: entry.name for oid, entry in self._entries.items()}
-
     def name(self, oid: int) -> str:
         """``schema.name``, or the oid of a table that is not known."""
         return self._entries[oid].name if oid in self._entries else f"oid {oid}"
@@ -144,13 +140,13 @@ class TableBook:
         if event is TableEvent.RESET:
             moved = TableStateRecord(oid, state, attempts=record.attempts, shown=record.shown)
         else:
+            copy_end = sync_lsn or record.sync_lsn
+            keeps_none = state in LIVE or (state is TableState.PAUSED and copy_end is None)
             moved = TableStateRecord(
                 oid,
                 state,
-                sync_lsn=sync_lsn or record.sync_lsn,
-                backlog=None
-                if state in LIVE or ((sync_lsn or record.sync_lsn) is None and state is TableState.PAUSED)
-                else backlog or record.backlog,
+                sync_lsn=copy_end,
+                backlog=None if keeps_none else backlog or record.backlog,
                 # not before: what fails as soon as it is live must not be tried again and again without a pause
                 attempts=0 if state is TableState.READY else record.attempts,
                 shown=record.shown,
@@ -206,11 +202,6 @@ class TableBook:
                 self._live_from.pop(oid, None)
         for oid in [oid for oid, left_at in self._leaving.items() if flushed >= left_at]:
             self.forget(oid)
-
-    def swapped(self, oids: Collection[int]) -> None:
-        """Tables that left but whose name another one took are kept, so that a person sees them."""
-        for oid in oids:
-            self._leaving.pop(oid, None)
 
     def _enter(self, oid: int, name: str, record: TableStateRecord) -> None:
         self._entries[oid] = TableEntry(name, record)

@@ -145,7 +145,7 @@ class World:
         self.epoch += 1
         self.destination = self.kit.connect()
         self.destination.open(PIPELINE_ID, self.epoch)
-        self.writer = EventWriter(self.destination, self.journal, self.modes)
+        self.writer = EventWriter(self.destination, self.journal)
         self.copies = CopyWriter(self.destination, self.journal, self.modes)
 
     def restart(self) -> WriteReport:

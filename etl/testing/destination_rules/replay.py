@@ -111,7 +111,7 @@ class FenceRules:
         world = World(kit)
         world.copy(ORDERS)
         world.destination.open(PIPELINE_ID, world.epoch)
-        writer = EventWriter(world.destination, world.journal, world.modes)
+        writer = EventWriter(world.destination, world.journal)
         assert writer.write([Stream().rows(ORDERS, Insert({"id": 1}))]).rows == {ORDERS.oid: 1}
 
     def test_closing_twice_or_unused_is_harmless(self, kit: DestinationKit) -> None:

@@ -97,9 +97,7 @@ class Run:
         self.destination.open(1, store.acquire())
         self.journal = StoreJournal(store)
         self.stopping = False
-        self.writer = EventWriter(
-            self.destination, self.journal, lambda _: TableMode.MIRROR, is_stopping=lambda: self.stopping
-        )
+        self.writer = EventWriter(self.destination, self.journal, is_stopping=lambda: self.stopping)
         metrics = Metrics("p")
         self.tables = TableBook(store, metrics)
         self.tables.load({})
