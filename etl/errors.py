@@ -312,3 +312,11 @@ class BacklogFullError(BacklogError):
     kind = "backlog_full"
     retry = RetryPolicy.TIMED
     exit_code = ExitCode.UNAVAILABLE
+
+
+def error_class(name: str) -> type[EtlError]:
+    """The class of this name; `EtlError` itself when there is none."""
+    known = [EtlError]
+    for each in known:
+        known += each.__subclasses__()
+    return next((each for each in known if each.__name__ == name), EtlError)

@@ -35,6 +35,7 @@ class DuckDbDestinationConfig(ConfigModel):
     """A DuckDB database file."""
 
     default_max_fill_ms: ClassVar[int] = 1000
+    has_executors: ClassVar[bool] = False
 
     type: Literal["duckdb"]
     """Which destination this is."""
@@ -159,6 +160,11 @@ class DeltaDestinationConfig(ConfigModel):
         if self.path is None and self.staging is None:
             raise PydanticCustomError("delta_staging", "needs a staging folder beside a catalog")
         return self
+
+    @property
+    def has_executors(self) -> bool:
+        """Whether code of ours can be sent to the executors, and tell of what it did."""
+        return self.spark.remote is None
 
     def describe(self) -> str:
         """Safe text for people."""

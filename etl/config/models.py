@@ -78,6 +78,9 @@ class TableSyncConfig(ConfigModel):
     """How many of them one table may take."""
     range_bytes: ByteSize = 32 * _MIB
     """A table is read in ranges of about this size: so much is read again when a connection breaks."""
+    read_by: Literal["daemon", "executors"] = "daemon"
+    """Who reads the rows: etl itself, or for `delta` the executors of Spark, which then must reach the source and have the
+    Python environment of etl. A large table is then copied as fast as the cluster and the source can."""
     max_retained_wal: ByteSize = 16 * 1024 * _MIB
     """Copying pauses while the slot holds back more WAL than this, so that the stream catches up."""
 
@@ -154,6 +157,15 @@ class PipelineConfig(ConfigModel):
     anew, beside what the destination has."""
     log: LogConfig = LogConfig()
     """What is logged, and how."""
+
+    @model_validator(mode="after")
+    def _executors_are_there(self) -> Self:
+        if self.table_sync.read_by == "executors" and not self.destination.has_executors:
+            raise PydanticCustomError(
+                "executors",
+                "has table_sync.read_by: executors, which only a delta destination has, and not by spark.remote",
+            )
+        return self
 
     @field_validator("tables")
     @classmethod

@@ -9,7 +9,7 @@ atomically.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -68,6 +68,38 @@ class CopyBatch:
 
     rows: pa.RecordBatch
     unrepresentable: tuple[Unrepresentable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RangeBlock:
+    """Some rows of the range `number` of a copy; `nbytes`: what they were as text."""
+
+    number: int
+    batch: CopyBatch
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRange:
+    """A range whose rows are all at the destination."""
+
+    number: int
+    rows: int
+    nbytes: int
+
+
+#: Reads the ranges with these numbers, one after the other, in whatever process it is called: it can be pickled. It
+#: raises `EtlError`.
+RangeReader = Callable[[Iterable[int]], Iterator[RangeBlock]]
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedCopy:
+    """Ranges of a copy for the destination's own workers to read, `parallel` of them at once at most."""
+
+    read: RangeReader
+    numbers: range
+    parallel: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +245,24 @@ class Destination(ABC):
         An error inside rolls everything back and goes on upwards.
         """
         yield
+
+
+class DistributedDestination(Destination):
+    """A destination with workers on other machines, which can read the rows of a copy themselves."""
+
+    @abstractmethod
+    def write_table_ranges(
+        self, table: DestinationTable, schema: ReplicatedTableSchema, copy: DistributedCopy
+    ) -> Sequence[FinishedRange]:
+        """Have the workers read the ranges, and append their rows to the copy: all of them, durable on return, or none.
+
+        Like `write_table_rows`, called by copying threads between `create_table` and `finish_copy`. Returns every range
+        once. Raises what `copy.read` raised, and `DestinationError`.
+        """
+
+    @abstractmethod
+    def interrupt_ranges(self, oid: int) -> None:
+        """End every `write_table_ranges` of this table that is under way, by an error; called by another thread."""
 
 
 class SchemaStatus(StrEnum):

@@ -6,13 +6,16 @@ whoever streams calls `EventWriter.retry`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from etl.destinations.base import (
     CopyBatch,
     Destination,
     DestinationMetadata,
     DestinationTable,
+    DistributedCopy,
+    DistributedDestination,
+    FinishedRange,
     SchemaJournal,
     SchemaStatus,
     TableMode,
@@ -55,6 +58,16 @@ class CopyWriter:
         self._destination.write_table_rows(self._creating(schema), schema, batch)
         failpoint("copy.mid")
 
+    def copy_ranges(self, schema: ReplicatedTableSchema, copy: DistributedCopy) -> Sequence[FinishedRange]:
+        """Have the destination's own workers read and append ranges, all or none; see `DistributedDestination`."""
+        finished = self._distributed.write_table_ranges(self._creating(schema), schema, copy)
+        failpoint("copy.mid")
+        return finished
+
+    def interrupt_ranges(self, oid: int) -> None:
+        """End every `copy_ranges` of this table that is under way, by an error."""
+        self._distributed.interrupt_ranges(oid)
+
     def finish(self, schema: ReplicatedTableSchema, watermark: Position, rows: int) -> None:
         """End a copy of `rows` rows: the stream's changes at or below `watermark` are in it.
 
@@ -73,6 +86,12 @@ class CopyWriter:
         has to be copied before it can be written to.
         """
         self._destination.abandon_copy(self._table(schema))
+
+    @property
+    def _distributed(self) -> DistributedDestination:
+        if not isinstance(self._destination, DistributedDestination):
+            raise TypeError(f"{self._destination.name} has no workers that could read")
+        return self._destination
 
     def _table(self, schema: ReplicatedTableSchema) -> DestinationTable:
         return self._destination.destination_table(schema, self._modes(schema))

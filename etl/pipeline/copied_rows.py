@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from etl.destinations.base import CopyBatch
 from etl.events import Unrepresentable
 from etl.pgoutput.values import convert
-from etl.schema.table import ReplicatedTableSchema
+from etl.schema.table import ColumnSchema, ReplicatedTableSchema
 from etl.schema.types import TypeOptions
 from etl.source.copy import TextBatch
 
@@ -31,20 +31,11 @@ class CopiedRange:
 
     def add(self, block: TextBatch) -> None:
         """Convert a block. Raises `ValueConversionError`."""
-        arrays: list[pa.Array] = []
-        unrepresentable: list[Unrepresentable] = []
-        for text, column in zip(block.columns, self._schema.columns, strict=True):
-            converted = convert(text, column.type_oid, column.typmod, self._options)
-            arrays.append(converted.array)
-            unrepresentable += [
-                Unrepresentable(row, column.attnum, exact) for row, exact in converted.unrepresentable
-            ]
-        names = [column.name for column in self._schema.columns]
-        rows = pa.RecordBatch.from_arrays(arrays, names=names)
-        self._blocks.append(CopyBatch(rows, tuple(unrepresentable)))
+        batch = converted(block, self._schema.columns, self._options)
+        self._blocks.append(batch)
         self.rows += block.rows
         self.nbytes += block.nbytes
-        self.held_bytes += rows.nbytes
+        self.held_bytes += batch.rows.nbytes
 
     def batches(self) -> Iterator[CopyBatch]:
         """Take the rows in few pieces: to most destinations every one is a commit. `is_begun` from then on."""
@@ -59,6 +50,20 @@ class CopiedRange:
                 group, size = [], 0
         if group:
             yield _joined(group)
+
+
+def converted(block: TextBatch, columns: Sequence[ColumnSchema], options: TypeOptions) -> CopyBatch:
+    """A block of text in the types of its columns. Raises `ValueConversionError`."""
+    arrays: list[pa.Array] = []
+    unrepresentable: list[Unrepresentable] = []
+    for text, column in zip(block.columns, columns, strict=True):
+        values = convert(text, column.type_oid, column.typmod, options)
+        arrays.append(values.array)
+        unrepresentable += [
+            Unrepresentable(row, column.attnum, exact) for row, exact in values.unrepresentable
+        ]
+    rows = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+    return CopyBatch(rows, tuple(unrepresentable))
 
 
 def _joined(blocks: list[CopyBatch]) -> CopyBatch:

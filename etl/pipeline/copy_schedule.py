@@ -21,7 +21,7 @@ class TableCopy:
 
     table: PublishedTable
     schema: ReplicatedTableSchema | None = None
-    waiting: deque[CopyRange] = field(default_factory=deque)
+    waiting: deque[tuple[CopyRange, ...]] = field(default_factory=deque)
     reading: int = 0
     busy: int = 0
     rows: int = 0
@@ -41,24 +41,26 @@ class PlanTable:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRange:
-    """Copy one range of the table, as of `schema`."""
+class ReadShare:
+    """Copy ranges of the table that stand side by side in its plan, as of `schema`."""
 
     copy: TableCopy
     schema: ReplicatedTableSchema
-    part: CopyRange
+    parts: tuple[CopyRange, ...]
 
 
-Task = PlanTable | ReadRange
+Task = PlanTable | ReadShare
 
 
 class CopySchedule:
     """Shared by the threads of one round. Tables begun are finished before others are begun."""
 
-    def __init__(self, tables: list[PublishedTable], *, per_table: int) -> None:
+    def __init__(self, tables: list[PublishedTable], *, per_table: int, share: int = 1) -> None:
+        """`per_table`: how many threads may be at one table; `share`: of how many ranges each takes at once."""
         self._unplanned = deque(TableCopy(table) for table in tables)
         self._copies = list(self._unplanned)
         self._per_table = per_table
+        self._share = share
         self._stopped = False
         self._changed = threading.Condition()
 
@@ -84,16 +86,22 @@ class CopySchedule:
         with self._changed:
             return any(copy.busy for copy in self._copies if copy.table.oid == oid)
 
+    def busy(self) -> list[int]:
+        """The oids of the tables that a thread is at."""
+        with self._changed:
+            return [copy.table.oid for copy in self._copies if copy.busy]
+
     def planned(self, copy: TableCopy, schema: ReplicatedTableSchema, ranges: tuple[CopyRange, ...]) -> int:
-        """The table can be read; returns how many ranges wait now, in all tables."""
+        """The table can be read; returns how many shares wait now, in all tables."""
         with self._changed:
             copy.schema, copy.reading = schema, copy.reading - 1
-            copy.waiting.extend(ranges)
+            firsts = range(0, len(ranges), self._share)
+            copy.waiting.extend(ranges[first : first + self._share] for first in firsts)
             self._changed.notify_all()
             return sum(len(each.waiting) for each in self._copies)
 
     def read(self, copy: TableCopy, rows: int) -> bool:
-        """A range with `rows` rows is at the destination; True when it was the table's last."""
+        """A share with `rows` rows is at the destination; True when it was the table's last."""
         with self._changed:
             copy.reading -= 1
             copy.rows += rows
@@ -123,7 +131,7 @@ class CopySchedule:
         for copy in self._copies:
             if copy.schema is not None and copy.waiting and copy.reading < self._per_table:
                 copy.reading += 1
-                return ReadRange(copy, copy.schema, copy.waiting.popleft())
+                return ReadShare(copy, copy.schema, copy.waiting.popleft())
         while self._unplanned:
             copy = self._unplanned.popleft()
             if not copy.ended:

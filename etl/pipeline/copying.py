@@ -9,7 +9,8 @@ Each table is described *in that snapshot*, so that its schema and its rows are 
 `SnapshotId.COPY`; every range is read as of that version, whatever happens to the table meanwhile. A range is written
 only when it was read whole: a connection that breaks costs the ranges in flight and nothing else. One that turns out far
 larger than planned is written in parts; when it breaks after that, its table is copied anew. The destination shows the
-rows when the last one is there, with S as the watermark.
+rows when the last one is there, with S as the watermark. Where the destination has workers of its own, they may read
+instead: a thread then has them read many ranges side by side, which are written as one.
 
 A table that cannot be copied ends with its reason; the others go on. Nothing here touches the state of a table: results
 wait in a queue for the main thread.
@@ -18,47 +19,38 @@ wait in a queue for the main thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 import structlog
 
+from etl.destinations.base import FinishedRange
 from etl.destinations.copy_writer import CopyWriter
-from etl.errors import (
-    DestinationTableError,
-    EtlError,
-    SchemaError,
-    SnapshotOutdatedError,
-    SourceError,
-    SourceUnavailableError,
-    ValueConversionError,
-)
+from etl.errors import DestinationTableError, EtlError, SchemaError, SourceError, ValueConversionError
 from etl.lsn import MAX_ORDINAL, Lsn, Position
 from etl.pipeline.context import PipelineContext
-from etl.pipeline.copied_rows import CopiedRange
 from etl.pipeline.copy_reader import SnapshotReader
-from etl.pipeline.copy_schedule import CopySchedule, PlanTable, ReadRange, Snapshot, TableCopy, Task
+from etl.pipeline.copy_schedule import CopySchedule, PlanTable, ReadShare, Snapshot, TableCopy, Task
+from etl.pipeline.copy_share import ByDaemon, ByExecutors, ShareCopier
 from etl.schema.table import ReplicatedTableSchema, TableSchema
 from etl.source.catalog import describe_table
 from etl.source.connection import Connection, cancel, connect_replication
 from etl.source.copy import snapshot_connection
-from etl.source.copy_plan import CopyRange, plan_ranges
-from etl.source.copy_range import read_leaves, read_range
+from etl.source.copy_plan import plan_ranges
+from etl.source.copy_range import read_leaves
 from etl.source.publication import PublishedTable
 from etl.source.slots import create_slot, export_snapshot, table_sync_slot_name
 from etl.store.base import CopyRecord
 from etl.telemetry.failpoints import failpoint
 
 _log = structlog.get_logger()
-#: A range whose connection broke is read again this often before its table waits for a new snapshot.
-_READS = 3
 _PAUSE_TICK_S = 0.5
 #: How long a thread has to end by itself before what it waits for is cancelled.
 _INTERRUPT_S = 0.5
-#: More of a range is not held in memory.
-_HELD_BYTES = 256 << 20
+#: How many ranges each connection of an executor reads for one commit: many, for each costs a job and files.
+_RANGES_A_COMMIT = 8
 _TABLE_FAULTS = (DestinationTableError, ValueConversionError, SchemaError, SourceError)
 
 
@@ -172,12 +164,21 @@ class _Round(threading.Thread):
         self._tables = tables
         self._notes = notes
         self._may_read = may_read
-        self._schedule = CopySchedule(tables, per_table=context.config.table_sync.connections_per_table)
+        self._settings = context.config.table_sync
+        per_table = self._settings.connections_per_table
+        if self._by_executors:
+            self._schedule = CopySchedule(tables, per_table=1, share=per_table * _RANGES_A_COMMIT)
+        else:
+            self._schedule = CopySchedule(tables, per_table=per_table)
         self._workers: list[threading.Thread] = []
         self._stopped = threading.Event()
         self._starting = threading.Lock()
         self._has_begun = threading.Event()
         self.connections: set[Connection] = set()
+
+    @property
+    def _by_executors(self) -> bool:
+        return self._settings.read_by == "executors"
 
     def stop(self) -> None:
         self._stopped.set()
@@ -187,6 +188,9 @@ class _Round(threading.Thread):
         """Have every thread return that waits for the server. It may wait again: repeat that until all have ended."""
         for connection in self.connections.copy():
             cancel(connection)
+        if self._by_executors:
+            for oid in self._schedule.busy():
+                self._writer.interrupt_ranges(oid)
 
     def drop(self, oid: int) -> None:
         for copy in self._schedule.unfinished():
@@ -241,7 +245,9 @@ class _Round(threading.Thread):
 
     def _start_workers(self, snapshot: Snapshot, wanted: int) -> None:
         with self._starting:
-            limit = min(self._context.config.table_sync.connections, wanted)
+            # a thread's executors have as many connections as a table may
+            each = self._settings.connections_per_table if self._by_executors else 1
+            limit = min(max(self._settings.connections // each, 1), wanted)
             while len(self._workers) < limit and not self._stopped.is_set():
                 worker = threading.Thread(
                     target=self._work, args=(snapshot,), name=f"copy-{len(self._workers)}", daemon=True
@@ -251,10 +257,15 @@ class _Round(threading.Thread):
 
     def _work(self, snapshot: Snapshot) -> None:
         reader = SnapshotReader(self._context, snapshot, self.connections)
+        copier: ShareCopier = (
+            ByExecutors(self._context, self._writer, snapshot)
+            if self._by_executors
+            else ByDaemon(self._context, self._writer, reader)
+        )
         try:
             while (task := self._schedule.take()) is not None:
                 try:
-                    self._do(reader, task)
+                    self._do(reader, copier, task)
                 except _TABLE_FAULTS as error:
                     if isinstance(error, SourceError):
                         # its connection is lost, or its transaction, and the next table needs one
@@ -268,24 +279,26 @@ class _Round(threading.Thread):
         finally:
             reader.close()
 
-    def _do(self, reader: SnapshotReader, task: Task) -> None:
+    def _do(self, reader: SnapshotReader, copier: ShareCopier, task: Task) -> None:
         match task:
             case PlanTable(copy):
                 self._plan(reader, copy)
-            case ReadRange(copy, schema, part):
-                copied = self._read(reader, task)
-                if copied is None or self._is_over(task.copy):
+            case ReadShare(copy, schema):
+                # between ranges, where no lock is held
+                while not self._may_read.wait(_PAUSE_TICK_S) and not self._stopped.is_set():
+                    pass
+                finished = copier.copy(task, lambda: self._is_over(copy))
+                if finished is None:
                     return
-                self._write(task, copied)
-                self._record(copy, part, copied)
-                if self._schedule.read(copy, copied.rows):
+                self._record(copy, finished)
+                if self._schedule.read(copy, sum(each.rows for each in finished)):
                     self._finish(copy, schema, reader.snapshot)
 
     def _plan(self, reader: SnapshotReader, copy: TableCopy) -> None:
         context, table = self._context, copy.table
         schema = published_schema(describe_table(reader.connection(), context.parameters, table.oid), table)
         leaves = read_leaves(reader.connection(), context.parameters, table)
-        ranges = plan_ranges(leaves, context.config.table_sync.range_bytes)
+        ranges = plan_ranges(leaves, self._settings.range_bytes)
         if self._is_over(copy):
             return
         context.store.prepare_for_copy(table.oid)
@@ -304,69 +317,17 @@ class _Round(threading.Thread):
             # a partitioned table without partitions
             self._finish(copy, schema, reader.snapshot)
 
-    def _read(self, reader: SnapshotReader, task: ReadRange) -> CopiedRange | None:
-        """The range, read whole; None when the round ends meanwhile."""
-        # between ranges, where no lock is held
-        while not self._may_read.wait(_PAUSE_TICK_S) and not self._stopped.is_set():
-            pass
-        for attempt in range(1, _READS + 1):
-            if self._is_over(task.copy):
-                return None
-            try:
-                return self._read_once(reader, task)
-            except SnapshotOutdatedError:
-                raise
-            except SourceUnavailableError:
-                reader.close()
-                if attempt == _READS:
-                    raise
-                _log.warning(
-                    "copy_range_read_again", table=task.copy.table.qualified_name, range=task.part.number
-                )
-        raise AssertionError("unreachable")
-
-    def _read_once(self, reader: SnapshotReader, task: ReadRange) -> CopiedRange | None:
-        copied = CopiedRange(task.schema, self._context.type_options)
-        try:
-            return copied if self._collect(reader, task, copied) else None
-        except SourceUnavailableError as error:
-            if copied.is_begun:
-                raise SnapshotOutdatedError(
-                    f"the connection broke in range {task.part.number} after a part of it was written",
-                    hint="the table is copied anew",
-                    table=task.copy.table.qualified_name,
-                ) from error
-            raise
-
-    def _collect(self, reader: SnapshotReader, task: ReadRange, copied: CopiedRange) -> bool:
-        """Read the range; False when the round ends meanwhile."""
-        blocks = read_range(
-            reader.connection(), self._context.parameters, task.copy.table, task.part, task.schema.columns
-        )
-        with ExitStack() as closing:
-            closing.callback(blocks.close)
-            for block in blocks:
-                copied.add(block)
-                if self._is_over(task.copy):
-                    return False
-                if copied.held_bytes >= _HELD_BYTES:
-                    self._write(task, copied)
-        return True
-
     def _is_over(self, copy: TableCopy) -> bool:
         return self._stopped.is_set() or copy.ended
 
-    def _write(self, task: ReadRange, copied: CopiedRange) -> None:
-        for batch in copied.batches():
-            self._writer.copy_rows(task.schema, batch)
-
-    def _record(self, copy: TableCopy, part: CopyRange, copied: CopiedRange) -> None:
+    def _record(self, copy: TableCopy, finished: Sequence[FinishedRange]) -> None:
         context, name = self._context, copy.table.qualified_name
         failpoint("copy.before_range_recorded")
-        context.store.finish_range(copy.table.oid, part.number, copied.rows)
-        context.metrics.copied(name, copied.rows)
-        if context.progress is not None:
-            context.progress.advance(name, copied.rows, copied.nbytes)
+        for each in finished:
+            context.store.finish_range(copy.table.oid, each.number, each.rows)
+            context.metrics.copied(name, each.rows)
+            if context.progress is not None:
+                context.progress.advance(name, each.rows, each.nbytes)
 
     def _finish(self, copy: TableCopy, schema: ReplicatedTableSchema, snapshot: Snapshot) -> None:
         below = Position(Lsn(max(snapshot.lsn - 1, 0)), MAX_ORDINAL)

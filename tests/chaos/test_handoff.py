@@ -20,6 +20,7 @@ from etl.testing.harness import PUBLICATION, PipelineUnderTest
 from etl.testing.workload import Workload
 from etl.testing.writer import Writer
 from tests.chaos.steps import end
+from tests.holding import held
 
 pytestmark = pytest.mark.chaos
 
@@ -118,28 +119,6 @@ def large(pipeline: PipelineUnderTest) -> PipelineUnderTest:
     pipeline.once()
     pipeline.sql(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE large")
     return pipeline
-
-
-class Held:
-    """A daemon that stands at failpoints until it is let go."""
-
-    def __init__(self, daemon: Daemon, folder: Path) -> None:
-        self.daemon = daemon
-        self._folder = folder
-
-    def wait(self, point: str) -> None:
-        self.daemon.wait_until((self._folder / point).exists, f"the hold at {point}")
-
-    def go(self, point: str) -> None:
-        (self._folder / point).unlink()
-
-
-@contextmanager
-def held(pipeline: PipelineUnderTest, failpoints: str) -> Iterator[Held]:
-    folder = pipeline.directory / "held"
-    folder.mkdir()
-    with pipeline.running(failpoints=failpoints, env={"ETL_FAILPOINTS_DIR": str(folder)}) as daemon:
-        yield Held(daemon, folder)
 
 
 def terminate(pipeline: PipelineUnderTest, condition: str = "true") -> int:

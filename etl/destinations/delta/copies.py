@@ -21,16 +21,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from etl.ddl.operations import ActualColumn
-from etl.destinations.base import CopyBatch, DestinationTable, TableMode
+from etl.destinations.base import CopyBatch, DestinationTable, DistributedCopy, FinishedRange, TableMode
 from etl.destinations.change_rows import METADATA
 from etl.destinations.delta import append
 from etl.destinations.delta.catalog import Catalog
 from etl.destinations.delta.commits import Commits
 from etl.destinations.delta.conform import not_held
 from etl.destinations.delta.dialect import quote
+from etl.destinations.delta.executors import RangeTask
 from etl.destinations.delta.housekeeping import Housekeeping, Registered, copied
 from etl.destinations.delta.lanes import OwnSessions
 from etl.destinations.delta.places import RESERVED, Places
+from etl.destinations.delta.session import Session
 from etl.destinations.delta.shape import shaped
 from etl.destinations.delta.storage import Folder
 from etl.destinations.delta.writes import Write
@@ -43,8 +45,12 @@ from etl.schema.table import ReplicatedTableSchema
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """The copies under way. Thread-safe; of one table only `append` is called by several threads at once."""
+    """The copies under way. Thread-safe; of one table several threads at once call `append` and `append_ranges` only.
 
+    `session` is used for reading alone.
+    """
+
+    session: Session
     sessions: OwnSessions
     housekeeping: Housekeeping
     catalog: Catalog
@@ -70,18 +76,41 @@ class Copies:
 
     def append(self, table: DestinationTable, schema: ReplicatedTableSchema, batch: CopyBatch) -> None:
         """Add rows in a commit of their own. Raises `DestinationTableError`."""
-        beside = self._complete(table) is not None
+        target, exact = self._target(table)
         rows = pa.Table.from_batches([batch.rows])
         known = [(value.attnum, 0, value.row, value.text) for value in batch.unrepresentable]
         lost = [(attnum, 0, row, text) for row, attnum, text in not_held(schema.columns, rows)]
-        self.housekeeping.keep_exact(copied(table.oid) if beside else table.oid, known + lost)
-        target = self._side(table) if beside else table
+        self.housekeeping.keep_exact(exact, known + lost)
         with _blaming(table):
             write = Write(self.sessions.get(), self.commits, self.catalog.shape(target), None)
             if table.mode is TableMode.CHANGELOG:
                 append.append_copy(write, schema, rows)
             else:
                 append.append(write, schema.columns, shaped(write.shape, schema.columns, rows))
+
+    def append_ranges(
+        self, table: DestinationTable, schema: ReplicatedTableSchema, copy: DistributedCopy
+    ) -> list[FinishedRange]:
+        """Have Spark's executors read ranges, and add their rows in one commit. Raises as `copy.read` does."""
+        target, exact = self._target(table)
+        session = self.sessions.get()
+        with (
+            _blaming(table),
+            session.staging_folder() as folder,
+            session.interruptible(_ranges_of(table.oid)),
+        ):
+            write = Write(session, self.commits, self.catalog.shape(target), None)
+            task = RangeTask(copy.read, write.shape, schema, folder)
+            staged = session.run(copy.numbers, min(copy.parallel, len(copy.numbers)), task)
+            texts = [(attnum, 0, row, text) for each in staged for attnum, row, text in each.exact]
+            self.housekeeping.keep_exact(exact, texts)
+            with session.staged_files([each.file for each in staged], task.output) as view:
+                append.insert(write, schema.columns, view, task.output.names)
+        return [finished for each in staged for finished in each.finished]
+
+    def interrupt_ranges(self, oid: int) -> None:
+        """End every `append_ranges` of this table."""
+        self.session.interrupt(_ranges_of(oid))
 
     def finish(self, table: DestinationTable, watermark: Position, rows: int) -> None:
         """Make the copy the table, or add its rows to the log. Raises `DestinationTableError`."""
@@ -129,6 +158,12 @@ class Copies:
     @property
     def _prefix(self) -> str:
         return f"copy_{self.pipeline_id}_"
+
+    def _target(self, table: DestinationTable) -> tuple[DestinationTable, int]:
+        """Where the copied rows go, and under which oid their exact texts."""
+        if self._complete(table) is None:
+            return table, table.oid
+        return self._side(table), copied(table.oid)
 
     def _side(self, table: DestinationTable) -> DestinationTable:
         name = printable_name(RESERVED, f"{self._prefix}{table.oid}")
@@ -216,6 +251,10 @@ class Copies:
             f" SELECT {', '.join(values)} FROM {self._sql(log)}",
             None,
         )
+
+
+def _ranges_of(oid: int) -> str:
+    return f"etl-copy-{oid}"
 
 
 @contextmanager

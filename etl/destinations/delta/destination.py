@@ -10,8 +10,10 @@ from etl.ddl.operations import ActualTable, SchemaOperation
 from etl.destinations.base import (
     Capabilities,
     CopyBatch,
-    Destination,
     DestinationTable,
+    DistributedCopy,
+    DistributedDestination,
+    FinishedRange,
     TableChanges,
     TableMode,
 )
@@ -50,7 +52,7 @@ class _Open:
     copies: Copies
 
 
-class DeltaDestination(Destination):
+class DeltaDestination(DistributedDestination):
     """Keeps tables in Delta Lake through Spark; every method's contract is that of `Destination`."""
 
     name = "delta"
@@ -88,7 +90,7 @@ class DeltaDestination(Destination):
         catalog = Catalog(session, housekeeping, self._places, self._settings)
         commits = Commits(session, housekeeping, self._places, pipeline_id)
         own = OwnSessions(new_session)
-        copies = Copies(own, housekeeping, catalog, commits, self._places, pipeline_id)
+        copies = Copies(session, own, housekeeping, catalog, commits, self._places, pipeline_id)
         copies.clean()
         self._opened = _Open(
             session,
@@ -144,6 +146,16 @@ class DeltaDestination(Destination):
     ) -> None:
         """Append copied rows in a commit of their own."""
         self._fenced().copies.append(table, schema, batch)
+
+    def write_table_ranges(
+        self, table: DestinationTable, schema: ReplicatedTableSchema, copy: DistributedCopy
+    ) -> Sequence[FinishedRange]:
+        """Append what Spark's executors read in a commit of its own."""
+        return self._fenced().copies.append_ranges(table, schema, copy)
+
+    def interrupt_ranges(self, oid: int) -> None:
+        """Have Spark cancel the jobs."""
+        self._open.copies.interrupt_ranges(oid)
 
     def finish_copy(self, table: DestinationTable, watermark: Position, rows: int) -> None:
         """Put the copy in the place of the old table in one commit with its watermark, or set the watermark alone."""

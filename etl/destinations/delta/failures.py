@@ -7,6 +7,7 @@ schemas, are passed on.
 
 from __future__ import annotations
 
+import json
 import re
 from enum import Enum, auto
 from typing import Final
@@ -17,6 +18,8 @@ from etl.errors import (
     DestinationFullError,
     DestinationTableError,
     DestinationUnavailableError,
+    EtlError,
+    error_class,
 )
 
 
@@ -31,6 +34,8 @@ class Failure(Enum):
     OTHER = auto()
 
 
+_MARK: Final = "|etl-error|"
+_MARKED: Final = re.compile(f"{re.escape(_MARK)}(.*?){re.escape(_MARK)}")
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]{3,}(?:\.[A-Z0-9_]+)?)\]")
 
 #: Of names and schemas, raised before a row is read.
@@ -83,6 +88,26 @@ def failure_of(error: Exception) -> Failure:
         return Failure.UNREACHABLE
     text = f"{type(error).__name__} {_telling(error)}"
     return next((failure for failure, pattern in _PATTERNS.items() if pattern.search(text)), Failure.OTHER)
+
+
+def marked(error: EtlError) -> str:
+    """An error of ours as text that `unmarked` finds again in what Spark says of the task that raised it."""
+    told = {
+        "class": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "table": error.table,
+    }
+    return f"{_MARK}{json.dumps(told)}{_MARK}"
+
+
+def unmarked(text: str) -> EtlError | None:
+    """The error of ours that a text tells of, None when it tells of none."""
+    match = _MARKED.search(text)
+    if match is None:
+        return None
+    told = json.loads(match[1])
+    return error_class(told["class"])(told["message"], hint=told["hint"], table=told["table"])
 
 
 def _telling(error: Exception) -> str:

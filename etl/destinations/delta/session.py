@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa
 
 from etl.destinations.delta.dialect import type_of
-from etl.destinations.delta.failures import Failure, failure_of, translated
+from etl.destinations.delta.failures import Failure, failure_of, translated, unmarked
 from etl.destinations.delta.places import Place
 from etl.destinations.delta.stamp import Stamp
 from etl.destinations.delta.storage import Staging
@@ -118,15 +118,55 @@ class Session:
     @contextmanager
     def staged(self, data: pa.Table) -> Iterator[str]:
         """Make rows readable in SQL under the returned name, with the columns and types of `data`."""
+        with self._staging.file(data) as file, self.staged_files([file], data.schema) as view:
+            yield view
+
+    @contextmanager
+    def staging_folder(self) -> Iterator[str]:
+        """The address of a folder that executors can write to; see `staged_files`."""
+        with self._staging.folder() as address:
+            yield address
+
+    @contextmanager
+    def staged_files(self, files: Sequence[str], schema: pa.Schema) -> Iterator[str]:
+        """Make the rows of Parquet files readable in SQL under the returned name, with the columns of `schema`."""
         view = f"etl_staged_{next(self._views)}"
-        with self._staging.file(data) as path:
-            fields = ", ".join(f"`{field.name}` {type_of(field.type)}" for field in data.schema)
+        fields = ", ".join(f"`{field.name}` {type_of(field.type)}" for field in schema)
+        with self._translating():
+            self._spark.read.schema(fields).parquet(*files).createOrReplaceTempView(view)
+        try:
+            yield view
+        finally:
+            self._drop_view(view)
+
+    def run(
+        self, numbers: range, partitions: int, task: Callable[[Iterable[int]], Iterable[Result]]
+    ) -> list[Result]:
+        """Have executors call `task`, each with a part of the numbers, and return all that they return.
+
+        Raises the `EtlError` that a task told of by `failures.marked`, and `DestinationError`.
+        """
+        with self._translating():
+            numbered = self._spark.sparkContext.parallelize(numbers, partitions)
+            return numbered.mapPartitions(task).collect()
+
+    @contextmanager
+    def interruptible(self, name: str) -> Iterator[None]:
+        """What the calling thread does inside is ended by `interrupt` with this name."""
+        context = self._spark.sparkContext
+        context.addJobTag(name)
+        try:
+            yield
+        finally:
+            if is_alive(self._spark):
+                with self._translating():
+                    context.removeJobTag(name)
+
+    def interrupt(self, name: str) -> None:
+        """End the work of this name; no error when there is none."""
+        if is_alive(self._spark):
             with self._translating():
-                self._spark.read.schema(fields).parquet(path).createOrReplaceTempView(view)
-            try:
-                yield view
-            finally:
-                self._drop_view(view)
+                self._spark.sparkContext.cancelJobsWithTag(name)
 
     def _drop_view(self, view: str) -> None:
         if is_alive(self._spark):
@@ -161,6 +201,9 @@ class Session:
             raise self._translated(error, table) from None
 
     def _translated(self, error: Exception, table: str | None) -> Exception:
+        ours = unmarked(str(error))
+        if ours is not None:
+            return ours
         # what py4j says of a JVM that does not answer any more has many forms, that of a faulty call among them
         patience_s = _DYING_S if failure_of(error) is Failure.OTHER else 0.0
         if not is_alive(self._spark, patience_s):

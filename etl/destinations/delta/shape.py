@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from etl.destinations.columns import TableColumns
 from etl.destinations.delta.conform import conform
-from etl.destinations.delta.dialect import quote, same_name
+from etl.destinations.delta.dialect import arrow_of, quote, same_name
 from etl.destinations.delta.places import Place
 from etl.schema.table import ColumnSchema
 
@@ -25,6 +25,13 @@ class TableShape(TableColumns):
     def names(self, columns: Sequence[ColumnSchema]) -> list[str]:
         """The quoted destination names of source columns."""
         return [quote(self.column(column).name) for column in columns]
+
+
+def natural_types(shape: TableShape, columns: Sequence[ColumnSchema]) -> list[pa.Field]:
+    """The columns that `shaped` gives for these."""
+    return [
+        pa.field(f"c{place}", arrow_of(shape.column(column).type)) for place, column in enumerate(columns)
+    ]
 
 
 def shaped(shape: TableShape, columns: Sequence[ColumnSchema], data: pa.Table) -> pa.Table:

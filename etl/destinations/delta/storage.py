@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -56,6 +56,10 @@ class Folder:
             found = self.system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
         return [each.base_name for each in found]
 
+    def errors(self) -> AbstractContextManager[None]:
+        """Inside, what the file system raises becomes a `DestinationError`."""
+        return _storage_errors(self.uri)
+
     def probe(self) -> None:
         """Create the folder and write into it. Raises `DestinationError` when that is not possible."""
         with _storage_errors(self.uri):
@@ -87,7 +91,10 @@ class Staging:
             for found in self._folder.system.get_file_info(fs.FileSelector(self._folder.path)):
                 if found.base_name.startswith(self._prefix):
                     with suppress(FileNotFoundError):
-                        self._folder.system.delete_file(found.path)
+                        if found.type is fs.FileType.Directory:
+                            self._folder.system.delete_dir(found.path)
+                        else:
+                            self._folder.system.delete_file(found.path)
 
     @contextmanager
     def file(self, data: pa.Table) -> Iterator[str]:
@@ -101,6 +108,19 @@ class Staging:
         finally:
             with suppress(OSError):
                 self._folder.system.delete_file(path)
+
+    @contextmanager
+    def folder(self) -> Iterator[str]:
+        """The address of an empty folder for what others stage, which is gone afterwards with all in it."""
+        name = f"{self._name}-{next(self._files)}"
+        own = Folder(f"{self._folder.uri}/{name}", self._folder.system, f"{self._folder.path}/{name}")
+        with own.errors():
+            own.system.create_dir(own.path, recursive=True)
+        try:
+            yield own.uri
+        finally:
+            with suppress(DestinationError):
+                own.delete()
 
 
 @contextmanager

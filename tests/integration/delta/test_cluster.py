@@ -131,7 +131,8 @@ def test_a_cluster_does_the_work_when_the_configuration_names_its_master(
         staging=str(tmp_path / "staging"),
         spark={"master": cluster.address, "conf": CONF},
     )
-    pipeline = PipelineUnderTest(database, tmp_path, {"destination": destination}, warm=warm)
+    settings = {"destination": destination, "table_sync": {"read_by": "executors", "range_bytes": "8KiB"}}
+    pipeline = PipelineUnderTest(database, tmp_path, settings, warm=warm)
     pipeline.sql(
         "CREATE TABLE items (id int PRIMARY KEY, a text)",
         "INSERT INTO items SELECT n, 'copied' FROM generate_series(1, 1000) n",

@@ -13,6 +13,7 @@ from etl.config.explain import explain
 from etl.config.loader import load, load_config
 from etl.config.models import PipelineConfig
 from etl.config.secrets import MASK
+from etl.errors import ConfigError
 
 Write = Callable[..., Path]
 
@@ -192,3 +193,16 @@ def test_a_batch_fills_longer_where_each_one_is_a_commit_unless_it_is_said(write
     delta = write("destination: {type: delta, path: lake}")
     assert load_config(delta, environ={}).max_fill_s == 5.0
     assert load_config(delta, environ={"ETL__BATCH__MAX_FILL_MS": "0"}).max_fill_s == 0.0
+
+
+@pytest.mark.parametrize(
+    "destination",
+    ["{type: duckdb, path: a.duckdb}", '{type: delta, path: lake, spark: {remote: "sc://host:15002"}}'],
+    ids=["duckdb", "spark connect"],
+)
+def test_executors_read_only_where_there_are_some_that_take_our_code(write: Write, destination: str):
+    path = write(f"destination: {destination}\ntable_sync: {{read_by: executors}}")
+    with pytest.raises(
+        ConfigError, match=r"table_sync\.read_by: executors, which only a delta destination has"
+    ):
+        load_config(path, environ={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from etl.pipeline.copy_schedule import CopySchedule, PlanTable, ReadRange
+from etl.pipeline.copy_schedule import CopySchedule, PlanTable, ReadShare
 from etl.schema.table import ReplicatedTableSchema
 from etl.source.copy_plan import CopyRange
 from etl.source.publication import PublishedTable
@@ -17,7 +17,7 @@ def ranges(count: int) -> tuple[CopyRange, ...]:
     return tuple(CopyRange(number, 1, "public", "a") for number in range(count))
 
 
-def take(schedule: CopySchedule) -> PlanTable | ReadRange:
+def take(schedule: CopySchedule) -> PlanTable | ReadShare:
     task = schedule.take()
     assert task is not None
     return task
@@ -30,8 +30,8 @@ def test_a_table_that_is_begun_is_finished_before_another_one_is_planned():
 
     tasks = [take(schedule) for _ in range(3)]
     assert [(type(task), task.copy.table.oid) for task in tasks] == [
-        (ReadRange, 1),
-        (ReadRange, 1),
+        (ReadShare, 1),
+        (ReadShare, 1),
         (PlanTable, 2),
     ]
 
@@ -45,6 +45,18 @@ def test_the_last_range_that_was_written_completes_a_table():
 
     assert [schedule.read(copy, 10), schedule.read(copy, 5)] == [False, True]
     assert copy.rows == 15
+
+
+def test_a_share_is_of_so_many_ranges_that_stand_side_by_side():
+    schedule = CopySchedule([A], per_table=3, share=2)
+    schedule.planned(take(schedule).copy, SCHEMA, ranges(5))
+
+    shares = [
+        [part.number for part in task.parts]
+        for task in (take(schedule) for _ in range(3))
+        if isinstance(task, ReadShare)
+    ]
+    assert shares == [[0, 1], [2, 3], [4]]
 
 
 def test_a_dropped_table_is_busy_until_the_last_thread_has_left_it():

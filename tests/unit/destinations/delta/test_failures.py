@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from etl.destinations.delta.failures import Failure, failure_of, translated
+from etl.destinations.delta.failures import Failure, failure_of, marked, translated, unmarked
 from etl.errors import (
     DestinationError,
     DestinationFullError,
     DestinationTableError,
     DestinationTableLostError,
     DestinationUnavailableError,
+    EtlError,
     RetryPolicy,
+    SnapshotOutdatedError,
+    SourceUnavailableError,
+    ValueConversionError,
 )
 
 TRACE = "\n\tat org.apache.spark.sql.execution.QueryExecution$.runCommand(QueryExecution.scala:939)\n\tat java.base/java"
@@ -129,3 +133,28 @@ def test_a_name_that_reads_like_a_failure_is_none(name: str):
 def test_deltas_condition_behind_an_internal_error_decides():
     text = "[INTERNAL_ERROR] Cannot find main error class 'DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS'"
     assert failure_of(raised("AnalysisException", text)) is Failure.CONFLICT
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SnapshotOutdatedError(
+            "table public.a was altered\nin between", hint="it is copied anew", table="public.a"
+        ),
+        SourceUnavailableError('the "source" is {away}|', hint="it is tried again"),
+        ValueConversionError("a text is not one Postgres prints"),
+        DestinationFullError("no space left"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_ours_is_found_again_in_what_spark_says_of_a_task(error: EtlError):
+    trace = f"Job aborted due to stage failure\nRuntimeError: {marked(error)}\n\tat org.apache.spark\n{marked(error)}"
+
+    found = unmarked(trace)
+    assert type(found) is type(error)
+    assert found is not None
+    assert (found.message, found.hint, found.table) == (error.message, error.hint, error.table)
+
+
+def test_what_spark_says_of_anything_else_is_no_error_of_ours():
+    assert unmarked("Job aborted due to stage failure: RuntimeError: etl-error") is None
