@@ -5,6 +5,9 @@ One server of our own, one table of eight columns, one reader at a time; repeats
 table into Arrow and drop it; each must have seen every row. Figures in seconds are of this machine, ratios are of the
 same round.
 
+Then the whole of a copy, with four connections: ``etl replicate`` into DuckDB, into Delta, and into Delta with Spark's
+executors as readers, beside Spark's own JDBC source where ``--peers`` brings a driver for it.
+
 Peers are measured with ``--peers DIRECTORY``: each gets an environment of its own there, made by pip if it is not there.
 A peer that cannot be installed or fails is told and left out.
 """
@@ -17,6 +20,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,8 +29,19 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
+from benchmarks.copy.pipelines import Copied, CopyPipeline
 from etl.testing.postgres import Database, start_postgres
 
+
+def _delta(folder: Path) -> dict[str, Any]:
+    return {"type": "delta", "path": str(folder / "lake"), "spark": {"master": "local[2]"}}
+
+
+_PIPELINES = {
+    "etl into DuckDB": CopyPipeline(lambda folder: {"type": "duckdb", "path": str(folder / "t.duckdb")}),
+    "etl into Delta": CopyPipeline(_delta),
+    "etl into Delta, read by executors": CopyPipeline(_delta, {"read_by": "executors"}),
+}
 OUT = Path(__file__).parents[1] / "out" / "copy.json"
 REFERENCE = "psql text"
 _SETTINGS = {
@@ -89,6 +104,32 @@ class Bench:
                 if python is not None:
                     readers[name] = lambda name=name, python=python: self._peer(name, python)  # type: ignore[misc]
         return readers
+
+    def copies(self, jdbc: Path | None) -> dict[str, Callable[[], Copied]]:
+        """Whole copies by name, in the order of a round."""
+        copies: dict[str, Callable[[], Copied]] = {
+            name: lambda pipeline=pipeline: pipeline.copy(self._database)  # type: ignore[misc]
+            for name, pipeline in _PIPELINES.items()
+        }
+        if jdbc is not None:
+            copies["Spark's JDBC source into Delta"] = lambda: self._jdbc(jdbc)
+        return copies
+
+    def _jdbc(self, jar: Path) -> Copied:
+        known = conninfo_to_dict(self._database.dsn)
+        url = f"jdbc:postgresql://{known['host']}:{known['port']}/{known['dbname']}?user={known['user']}"
+        with tempfile.TemporaryDirectory(prefix="etl-bench-jdbc-") as lake:
+            command = [sys.executable, "-m", "benchmarks.copy.jdbc", url, str(jar), lake, str(self._rows)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ReaderError(done.stderr.strip()[-2000:])
+        return Copied(**json.loads(done.stdout.strip().splitlines()[-1]))
+
+    def check(self, name: str, copied: Copied) -> Copied:
+        """Raises `ReaderError` when something else came out than went in."""
+        if (copied.rows, copied.ids) != (self._rows, self._rows * (self._rows + 1) // 2):
+            raise ReaderError(f"{name} holds {copied.rows} rows of {self._rows}")
+        return copied
 
     def _psql(self, form: str) -> Sample:
         tool = self._database.server.pg_tool("psql")
@@ -155,6 +196,28 @@ def _measure(readers: dict[str, Reader], repeats: int) -> dict[str, list[Sample]
     return samples
 
 
+def _measure_copies(
+    bench: Bench, jdbc: Path | None, repeats: int, reference_s: float
+) -> dict[str, dict[str, float]]:
+    """The same table into each destination, round by round."""
+    copies = bench.copies(jdbc)
+    taken: dict[str, list[Copied]] = {name: [] for name in copies}
+    for _ in range(repeats):
+        for name, copy in copies.items():
+            taken[name].append(bench.check(name, copy()))
+            print(f"{name}: {taken[name][-1].wall_s:.1f} s")
+    return {
+        name: {
+            "ratio": reference_s / statistics.median(each.wall_s for each in samples),
+            "rows_per_s": samples[0].rows / statistics.median(each.wall_s for each in samples),
+            "cpu_us_per_row": 1e6 * statistics.median(each.cpu_s for each in samples) / samples[0].rows,
+            "rss_mb": max(each.rss_mb for each in samples),
+            "tree_rss_mb": max(each.tree_rss_mb for each in samples),
+        }
+        for name, samples in taken.items()
+    }
+
+
 def _summary(samples: dict[str, list[Sample]], rows: int) -> dict[str, dict[str, float]]:
     summary = {}
     for name, taken in samples.items():
@@ -180,6 +243,15 @@ def _print(summary: dict[str, dict[str, float]]) -> None:
         )
 
 
+def _print_copies(summary: dict[str, dict[str, float]]) -> None:
+    print(f"\n{'whole copy':<34}{'ratio':>7}{'rows/s':>12}{'µs/row':>8}{'etl MB':>8}{'all MB':>8}")
+    for name, s in summary.items():
+        print(
+            f"{name:<34}{s['ratio']:>7.2f}{s['rows_per_s']:>12,.0f}{s['cpu_us_per_row']:>8.2f}"
+            f"{s['rss_mb']:>8.0f}{s['tree_rss_mb']:>8.0f}"
+        )
+
+
 def main() -> None:
     """Fill the table, let everything read it, and write the figures."""
     parser = argparse.ArgumentParser(
@@ -188,14 +260,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--peers", type=Path, help="a directory for the environments of the peers")
+    parser.add_argument("--copies", type=int, default=1, help="repeats of the whole copies; 0: none")
+    parser.add_argument(
+        "--jdbc", type=Path, help="the jar of a JDBC driver for Postgres, for Spark's own source"
+    )
     given = parser.parse_args()
     with start_postgres(_SETTINGS, own=True) as server, server.database() as database:
         print(f"Postgres {server.provider}, {given.rows:,} rows, {given.repeats} repeats")
         bench = Bench(database, given.rows)
-        summary = _summary(_measure(bench.readers(given.peers), given.repeats), given.rows)
-    _print(summary)
+        samples = _measure(bench.readers(given.peers), given.repeats)
+        summary = _summary(samples, given.rows)
+        _print(summary)
+        reference_s = statistics.median(sample.wall_s for sample in samples[REFERENCE])
+        copies = _measure_copies(bench, given.jdbc, given.copies, reference_s) if given.copies else {}
+        _print_copies(copies)
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps({"rows": given.rows, "readers": summary}, indent=2) + "\n")
+    OUT.write_text(json.dumps({"rows": given.rows, "readers": summary, "copies": copies}, indent=2) + "\n")
     print(f"\nwritten: {OUT}")
 
 
