@@ -31,7 +31,13 @@ def main(url: str, jar: str, lake: str, rows: int) -> None:
         .getOrCreate()
     )
     tree, started = ProcessTree(os.getpid()), time.perf_counter()
-    source = spark.read.format("jdbc").option("url", url).option("dbtable", "t").option("fetchsize", "10000")
+    source = (
+        spark.read.format("jdbc")
+        .option("url", url)
+        .option("dbtable", "t")
+        .option("fetchsize", "10000")
+        .option("driver", "org.postgresql.Driver")
+    )
     parts = source.option("partitionColumn", "id").option("lowerBound", "1").option("upperBound", str(rows))
     parts.option("numPartitions", "4").load().write.format("delta").save(str(Path(lake) / "t"))
     wall = time.perf_counter() - started

@@ -67,7 +67,7 @@ def _measured(pipeline: PipelineUnderTest) -> Copied:
                 raise SystemExit(daemon.log[-4000:])
         wall, cpu = _seconds(daemon), tree.cpu_s()
         daemon.terminate()
-    ((rows, ids),) = pipeline.destination('SELECT count(*), CAST(sum(id) AS BIGINT) FROM "t"')
+    ((rows, ids),) = pipeline.rows("public.t", "count(*), CAST(sum(id) AS BIGINT)")
     return Copied(wall, cpu, tree.root_mb, tree.all_mb, rows, ids)
 
 
