@@ -2,13 +2,11 @@
 
 Theory of operation. The server discards WAL below the flushed position we report, for ever; so the position may only
 move over changes that are durable at the destination *and* recorded in the store, in that order: destination, store,
-server. Three inputs move it:
+server. A table that cannot be applied does not hold it up: its changes are durable in the backlog. Two inputs move it:
 
 - `durable(end_lsn)`: everything up to the end of a transaction is durable. The caller saves it to the store first.
 - `idle(lsn)`: nothing is open, pending or in flight below `lsn`, a position the server named in a keepalive. Without it
   a database whose published tables are quiet would keep WAL for ever.
-- `hold(lsn)`: a table has failed; its changes from here on are not applied, so the position stays below until the
-  table is dealt with. A hold is never released within a run: the next run starts again from there.
 
 All values only grow; a report is never above the store's record, so after a crash the stored progress is at or above
 what the server knows, and a slot that knows more than the store was moved by somebody else.
@@ -34,7 +32,6 @@ class Acknowledger:
         self._save = save
         self._flushed = start
         self._received = start
-        self._hold: Lsn | None = None
 
     @property
     def flushed(self) -> Lsn:
@@ -48,24 +45,13 @@ class Acknowledger:
         with self._lock:
             return max(self._received, self._flushed)
 
-    @property
-    def held_at(self) -> Lsn | None:
-        """Where a failed table holds the position, or None."""
-        with self._lock:
-            return self._hold
-
     def receive(self, lsn: Lsn) -> None:
         """The stream was decoded up to here."""
         with self._lock:
             self._received = max(self._received, lsn)
 
-    def hold(self, lsn: Lsn) -> None:
-        """Never go beyond `lsn` in this run."""
-        with self._lock:
-            self._hold = lsn if self._hold is None else min(self._hold, lsn)
-
     def durable(self, end_lsn: Lsn) -> None:
-        """Every change of every transaction that ends at or below `end_lsn` is durable at the destination."""
+        """Every change of every transaction that ends at or below `end_lsn` is durable, here or in a backlog."""
         self._advance(end_lsn)
 
     def idle(self, lsn: Lsn, *, force: bool = False) -> None:
@@ -75,10 +61,9 @@ class Acknowledger:
 
     def _advance(self, lsn: Lsn) -> None:
         with self._lock:
-            target = lsn if self._hold is None else min(lsn, self._hold)
-            if target <= self._flushed:
+            if lsn <= self._flushed:
                 return
         # Only the apply worker advances, so nothing can pass between the check and the write.
-        self._save(target)
+        self._save(lsn)
         with self._lock:
-            self._flushed = max(self._flushed, target)
+            self._flushed = max(self._flushed, lsn)

@@ -68,31 +68,6 @@ def test_it_never_goes_back(acknowledger: Acknowledger, record: Record):
     assert acknowledger.flushed == 2000
 
 
-def test_a_hold_stops_it_for_good(acknowledger: Acknowledger, record: Record):
-    acknowledger.hold(Lsn(1500))
-    acknowledger.durable(Lsn(2000))
-    acknowledger.idle(Lsn(10_000_000), force=True)
-
-    assert acknowledger.flushed == acknowledger.held_at == 1500
-    assert record.saved == [1500]
-
-
-def test_the_lowest_hold_counts(acknowledger: Acknowledger):
-    for lsn in (1800, 1500, 1700):
-        acknowledger.hold(Lsn(lsn))
-    acknowledger.durable(Lsn(2000))
-
-    assert acknowledger.flushed == 1500
-
-
-def test_a_hold_below_what_was_told_already_takes_nothing_back(acknowledger: Acknowledger):
-    acknowledger.durable(Lsn(2000))
-    acknowledger.hold(Lsn(1500))
-    acknowledger.durable(Lsn(3000))
-
-    assert acknowledger.flushed == 2000
-
-
 @pytest.mark.parametrize(
     ("step", "force", "moves"),
     [(IDLE_STEP_BYTES - 1, False, False), (IDLE_STEP_BYTES, False, True), (1, True, True), (0, True, False)],
@@ -115,22 +90,20 @@ def test_what_was_received_is_told_as_written_and_never_below_what_is_flushed(ac
 
 
 moves = st.lists(
-    st.tuples(st.sampled_from(["durable", "idle", "hold", "receive"]), st.integers(0, 1 << 20)), max_size=30
+    st.tuples(st.sampled_from(["durable", "idle", "receive"]), st.integers(0, 1 << 20)), max_size=30
 )
 
 
 @given(moves)
-def test_whatever_happens_it_grows_up_to_the_lowest_hold_and_tells_only_what_is_recorded(
+def test_whatever_happens_it_grows_and_tells_only_what_is_recorded(
     steps: list[tuple[str, int]],
 ):
     record = Record()
     acknowledger = Acknowledger(START, record)
     for name, lsn in steps:
-        before, hold = acknowledger.flushed, acknowledger.held_at
+        before = acknowledger.flushed
         getattr(acknowledger, name)(Lsn(lsn))
         assert acknowledger.flushed >= before
         assert acknowledger.flushed == (record.saved[-1] if record.saved else START)
-        if hold is not None and acknowledger.flushed > before:
-            assert acknowledger.flushed <= hold
         assert acknowledger.received >= acknowledger.flushed
     assert record.saved == sorted(set(record.saved))
