@@ -19,7 +19,7 @@ import structlog
 from etl.errors import DestinationUnavailableError, EtlError, SparkSetupError
 from etl.spark.jars import find_jars, jars_directory
 from etl.spark.java import find_java
-from etl.spark.settings import SparkSettings, session_properties
+from etl.spark.settings import SparkSettings, launch_properties, session_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def new_session(settings: SparkSettings) -> SparkSession:
 
 
 def _running(settings: SparkSettings) -> SparkSession:
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     known = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001 -- no public way
@@ -80,6 +80,8 @@ def _running(settings: SparkSettings) -> SparkSession:
     for name, value in properties.items():
         builder = builder.config(name, value)
     try:
+        # what stands on the JVM's command line is there for everybody on the machine to read
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(launch_properties(properties)))  # noqa: SLF001 -- no public way
         return builder.getOrCreate()
     except Exception as error:  # noqa: BLE001 -- py4j, pyspark, grpc and sockets raise their own
         _forget_dead_jvm(force=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from etl.config.secrets import looks_secret
+
 _LOG_SETTINGS: Final = Path(__file__).absolute().with_name("log4j2.properties")
 #: What Spark remembers of finished work for its UI: it runs for years here, and a MERGE's plan is long.
 _RETAINED: Final = {
@@ -75,6 +77,18 @@ def session_properties(settings: SparkSettings, jars: Sequence[Path]) -> dict[st
     else:
         ours = _meaning()
     return ours | _laid_over(ours, settings.conf)
+
+
+def launch_properties(properties: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Those that the JVM is started with; the others, secrets among them, reach it once it runs.
+
+    What the driver's own JVM is made of has to be there from the start, whatever it holds.
+    """
+    return [
+        (name, value)
+        for name, value in properties.items()
+        if name.startswith("spark.driver.") or not looks_secret(name, value)
+    ]
 
 
 def _meaning() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -95,6 +96,27 @@ def test_a_table_that_is_rewritten_in_the_middle_is_copied_anew(copied: Pipeline
         assert copy.daemon.terminate() == 0, copy.daemon.log[-4000:]
 
     copied.assert_equal("public.large")
+
+
+def test_a_secret_for_spark_stands_on_no_command_line(copied: PipelineUnderTest):
+    secret = "canary-of-the-storage"
+    spark = copied.settings["destination"]["spark"]
+    conf = {**spark["conf"], "spark.hadoop.fs.s3a.secret.key": secret}
+    copied.settings["destination"]["spark"] = {**spark, "conf": conf}
+    with copied.running() as daemon:
+        daemon.wait_for_log("tables_settled")
+        lines = {line for each in Path("/proc").glob("[0-9]*/cmdline") if (line := command_line(each))}
+        assert daemon.terminate() == 0, daemon.log[-4000:]
+    assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines)
+    assert not [line for line in lines if secret in line]
+
+
+def command_line(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").replace("\0", " ")
+    except OSError:
+        # it has ended
+        return ""
 
 
 def waiting(pipeline: PipelineUnderTest) -> int:
