@@ -58,8 +58,9 @@ class BatchConfig(ConfigModel):
     max_bytes: ByteSize = 64 * _MIB
     """Size of a batch, as a number of bytes or with a unit (`64MiB`)."""
     max_fill_ms: Milliseconds | None = None
-    """How long the oldest change of a batch may wait, in milliseconds. Default: what suits the destination, 1000 for duckdb
-    and 5000 for delta, where every batch is a commit of each table in it."""
+    """How long the oldest change of a batch may wait, in milliseconds. It waits that long while the stream is behind, and else
+    seven times as long as the last write took, if that is less. Default: what suits the destination, 1000 for duckdb and 5000
+    for delta, where every batch is a commit of each table in it."""
 
 
 class HandoffConfig(ConfigModel):

@@ -33,6 +33,8 @@ from etl.telemetry.failpoints import failpoint
 from etl.telemetry.metrics import BatchStep, Metrics
 
 _WAIT_S = 0.1
+#: When so much waits to be decoded, the stream is behind.
+_BEHIND_BYTES = 1 << 20
 _OP_NAMES = ((OP_INSERT, "insert"), (OP_UPDATE, "update"), (OP_DELETE, "delete"))
 
 
@@ -88,7 +90,7 @@ class ApplyWorker:
                 kept = self._keeping.take(assembled.frames, assembled.placement)
             self._remember(assembled)
             self._batcher.add(assembled.events, self._clock(), kept_bytes=kept)
-        if self._batcher.is_due(self._clock()):
+        if self._batcher.is_due(self._clock(), is_behind=self._handoff.nbytes >= _BEHIND_BYTES):
             self.flush()
         self._settle_idle()
         return chunk is not None
@@ -102,6 +104,7 @@ class ApplyWorker:
             # Transactions of others, our own bookkeeping among them: a record of each would make the next one.
             self._idle_lsn = batch.commit.end_lsn if batch.commit is not None else None
             return
+        began = self._clock()
         failpoint("stream.before_write")
         with self._metrics.batch_step(BatchStep.WRITE):
             report = self._writer.write(batch.events)
@@ -117,6 +120,7 @@ class ApplyWorker:
             failpoint("stream.after_ack")
             self.position = max(self.position, batch.commit.end_lsn)
             self._tables.passed(self._acknowledger.flushed)
+        self._batcher.wrote(self._clock() - began)
 
     def settle(self) -> None:
         """Write all that is complete and acknowledge the idle position, however small the step (at the end)."""

@@ -1,5 +1,8 @@
 """When to write: events are collected until they are many or old enough, and cut where a transaction ends.
 
+How old is a matter of what a write costs: a destination that commits in 20 ms gets small batches soon, one that takes
+seconds gets large ones, and a pipeline that is behind fills them to the brim.
+
 A batch ends at a `Commit` whenever there is one in it, so that a destination with multi-table transactions shows whole
 source transactions only. A single transaction larger than the budget is written in parts; its watermark tells how far.
 """
@@ -26,12 +29,20 @@ class Batch:
         return all(isinstance(event, Commit) for event in self.events)
 
 
+#: While the pipeline keeps up, writes take about one part of the time in so many.
+_PARTS = 8
+
+
 class Batcher:
-    """Collects events; the caller supplies the time. Used by the apply worker only."""
+    """Collects events; the caller supplies the time. Used by the apply worker only.
+
+    `max_fill_s`: how long the oldest event may wait, and waits until it is known what a write takes.
+    """
 
     def __init__(self, max_bytes: int, max_fill_s: float) -> None:
         self._max_bytes = max_bytes
         self._max_fill_s = max_fill_s
+        self._fill_s = max_fill_s
         self._events: list[Event] = []
         self._bytes = 0
         self._kept_bytes = 0
@@ -58,15 +69,22 @@ class Batcher:
         if self._events and self._since is None:
             self._since = now
 
-    def deadline(self) -> float | None:
-        """When the batch is due by age; None while it is empty or holds no complete transaction."""
+    def wrote(self, seconds: float) -> None:
+        """A batch took so long to be written and recorded: later ones wait in proportion."""
+        self._fill_s = min(self._max_fill_s, (_PARTS - 1) * seconds)
+
+    def deadline(self, *, is_behind: bool = False) -> float | None:
+        """When the batch is due by age; None while it is empty or holds no complete transaction.
+
+        `is_behind`: much more waits already, so that larger batches are worth more than early ones.
+        """
         if self._since is None or self._last_commit < 0:
             return None
-        return self._since + self._max_fill_s
+        return self._since + (self._max_fill_s if is_behind else self._fill_s)
 
-    def is_due(self, now: float) -> bool:
+    def is_due(self, now: float, *, is_behind: bool = False) -> bool:
         """True when the batch is large enough, or has a complete transaction and is old enough."""
-        deadline = self.deadline()
+        deadline = self.deadline(is_behind=is_behind)
         is_large = self._bytes >= self._max_bytes or (
             self._last_commit >= 0 and self._kept_bytes >= self._max_bytes
         )

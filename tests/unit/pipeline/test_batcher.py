@@ -85,6 +85,30 @@ def test_the_age_of_the_rest_counts_from_the_cut(stream: Stream):
     assert collected.deadline() == 5.0 + FILL_S
 
 
+@pytest.mark.parametrize(
+    ("took_s", "waits_s"), [(0.0, 0.0), (0.02, 0.14), (0.1, 0.7), (0.2, FILL_S), (30.0, FILL_S)]
+)
+def test_events_wait_seven_times_as_long_as_the_last_write_took_and_never_longer_than_they_may(
+    stream: Stream, took_s: float, waits_s: float
+):
+    collected = batcher()
+    collected.wrote(took_s)
+    collected.add([rows(stream), stream.commit()], now=10.0)
+
+    assert collected.deadline() == pytest.approx(10.0 + waits_s)
+    assert collected.is_due(10.0 + waits_s + 1e-9)
+
+
+def test_a_batch_waits_as_long_as_it_may_while_the_stream_is_behind(stream: Stream):
+    collected = batcher()
+    collected.wrote(0.02)
+    collected.add([rows(stream), stream.commit()], now=0.0)
+
+    assert collected.is_due(0.5)
+    assert not collected.is_due(0.5, is_behind=True)
+    assert collected.is_due(FILL_S, is_behind=True)
+
+
 def test_a_large_batch_is_due_at_once(stream: Stream):
     collected = batcher(max_rows=3)
     collected.add([rows(stream, 2), stream.commit()], now=0.0)
