@@ -7,6 +7,7 @@ whoever streams calls `EventWriter.retry`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from etl.destinations.base import (
     CopyBatch,
@@ -78,6 +79,17 @@ class CopyWriter:
         self._destination.finish_copy(table, watermark, rows)
         failpoint("copy.after_finish")
         self._journal.put(DestinationMetadata(table, SchemaStatus.APPLIED, schema))
+
+    def was_finished(self, oid: int, watermark: Position) -> bool:
+        """Whether the copy that a process began with this watermark was the table when it was killed.
+
+        Then it is recorded as APPLIED, which that process may not have come to.
+        """
+        recorded = self._journal.get(oid)
+        if recorded is None or self._destination.watermarks().get(oid) != watermark:
+            return False
+        self._journal.put(replace(recorded, status=SchemaStatus.APPLIED))
+        return True
 
     def abandon(self, schema: ReplicatedTableSchema) -> None:
         """Drop what was copied; harmless when nothing was.

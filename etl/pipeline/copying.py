@@ -109,6 +109,17 @@ class Copier:
         self._rounds.append(started)
         started.start()
 
+    def finished_before(self, oid: int) -> Lsn | None:
+        """The consistent point of the copy that an earlier process was at, if it is the table at the destination.
+
+        To copy it again would be harmless for a mirror, and would double what is in a changelog.
+        """
+        copy = self._context.store.copies().get(oid)
+        if copy is None or len(copy.finished) < copy.ranges:
+            return None
+        was_finished = self._writer.was_finished(oid, _below(copy.consistent_point))
+        return copy.consistent_point if was_finished else None
+
     def results(self) -> Iterator[CopyResult]:
         """What has ended since the last call."""
         while True:
@@ -330,8 +341,7 @@ class _Round(threading.Thread):
                 context.progress.advance(name, each.rows, each.nbytes)
 
     def _finish(self, copy: TableCopy, schema: ReplicatedTableSchema, snapshot: Snapshot) -> None:
-        below = Position(Lsn(max(snapshot.lsn - 1, 0)), MAX_ORDINAL)
-        self._writer.finish(schema, below, copy.rows)
+        self._writer.finish(schema, _below(snapshot.lsn), copy.rows)
         if self._schedule.end(copy):
             self._results.put(Copied(copy.table.oid, snapshot.lsn, copy.rows))
             if self._context.progress is not None:
@@ -341,6 +351,11 @@ class _Round(threading.Thread):
     def _fail(self, copy: TableCopy, error: EtlError) -> None:
         if self._schedule.end(copy) and not self._stopped.is_set():
             self._results.put(CopyFailed(copy.table.oid, error))
+
+
+def _below(consistent_point: Lsn) -> Position:
+    """The watermark of a copy: no transaction that commits below the point comes after it."""
+    return Position(Lsn(max(consistent_point - 1, 0)), MAX_ORDINAL)
 
 
 def published_schema(schema: TableSchema, table: PublishedTable) -> ReplicatedTableSchema:

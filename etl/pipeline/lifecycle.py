@@ -113,15 +113,27 @@ class Lifecycle:
     # --- start --------------------------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Take up what an earlier process left: copies begin anew, what has a backlog goes on from it."""
+        """Take up what an earlier process left: copies that are not whole begin anew, what has a backlog goes on from it."""
         for oid in self._book.oids():
             record = self._book.record(oid)
-            if record.state is TableState.DATA_SYNC:
+            if record.state is TableState.DATA_SYNC and not self._take_up_copy(oid):
                 self._copy_anew(oid, "the process that copied it has ended, and its snapshot with it")
             elif record.backlog:
                 self._resume_backlog(oid, record.backlog)
         for oid in self._book.in_state(TableState.ERRORED):
             self._retry(oid)
+
+    def _take_up_copy(self, oid: int) -> bool:
+        consistent_point = self._copier.finished_before(oid)
+        if consistent_point is None:
+            return False
+        self._copied(oid, consistent_point)
+        return True
+
+    def _copied(self, oid: int, consistent_point: Lsn) -> None:
+        """In this order: a ledger that outlives its copy is harmless, a whole copy without one would be made again."""
+        self._book.move(oid, TableEvent.COPY_FINISHED, sync_lsn=consistent_point)
+        self._context.store.end_copy(oid)
 
     def _resume_backlog(self, oid: int, identity: str) -> None:
         try:
@@ -207,8 +219,7 @@ class Lifecycle:
                 case Copied(oid, consistent_point, _) if self._is_copying(oid):
                     failpoint("copy.before_state_finished")
                     self._retries.copied(oid)
-                    self._context.store.end_copy(oid)
-                    self._book.move(oid, TableEvent.COPY_FINISHED, sync_lsn=consistent_point)
+                    self._copied(oid, consistent_point)
                 case CopyFailed(oid, error) if self._is_copying(oid):
                     self._copy_failed(oid, error)
                 case _:

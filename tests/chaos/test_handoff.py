@@ -166,6 +166,30 @@ def test_a_copy_whose_snapshot_is_gone_starts_over_and_says_why(large: PipelineU
     large.assert_settled("public.small", "public.large")
 
 
+@pytest.mark.parametrize("point", ["copy.after_finish", "copy.before_state_finished"])
+def test_a_copy_that_was_whole_when_the_process_was_killed_is_not_made_again(
+    pipeline: PipelineUnderTest, point: str
+):
+    pipeline.settings["tables"] = [{"name": "public.changes", "mode": "changelog"}]
+    pipeline.sql(
+        "CREATE TABLE changes (id int PRIMARY KEY)",
+        "CREATE TABLE items (id int PRIMARY KEY)",
+        "INSERT INTO changes SELECT generate_series(1, 3)",
+        "INSERT INTO items SELECT generate_series(1, 3)",
+    )
+    pipeline.publish("changes")
+    assert pipeline.once(failpoints=f"{point}=kill", check=False).code < 0
+    pipeline.sql("INSERT INTO changes VALUES (4)", f"ALTER PUBLICATION {PUBLICATION} ADD TABLE items")
+    mended = pipeline.once()
+
+    assert [line["table"] for line in mended.logged("table_copied")] == ["public.items"]
+    rows = pipeline.rows("public.changes", "_etl_op, id")
+    assert sorted(rows) == [("copy", 1), ("copy", 2), ("copy", 3), ("insert", 4)]
+    pipeline.assert_settled("public.items", changelogs=["public.changes"])
+    assert kept(pipeline) == []
+    assert pipeline.query("SELECT FROM etl.table_copies") == []
+
+
 def test_a_table_is_not_copied_anew_while_its_last_copy_still_writes(large: PipelineUnderTest):
     with held(large, "copy.mid:5=hold") as copy:
         copy.wait("copy.mid")

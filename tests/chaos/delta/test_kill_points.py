@@ -8,7 +8,7 @@ import pytest
 
 from etl.telemetry.failpoints import FAILPOINTS
 from etl.testing.harness import PipelineUnderTest
-from tests.chaos.delta.ledger import Ledger
+from tests.chaos.delta.ledger import TABLES, Ledger
 
 pytestmark = pytest.mark.chaos
 
@@ -17,8 +17,19 @@ COPYING = (
     "start.after_slot_create",
     "copy.after_snapshot",
     "copy.mid",
+    "copy.before_range_recorded",
     "copy.before_finish",
     "copy.after_finish",
+    "copy.before_state_finished",
+)
+#: While the tables are paused, and once they go on.
+KEEPING = ("backlog.before_sync", "backlog.after_sync")
+CATCHING_UP = (
+    "handoff.before_catchup",
+    "handoff.mid",
+    "handoff.before_live",
+    "handoff.after_live",
+    "handoff.before_backlog_dropped",
 )
 #: In the order in which a batch passes them, and before which of them the schema changes: what is killed early waits.
 STREAMING = {
@@ -42,7 +53,7 @@ STREAMING = {
 
 
 def test_every_failpoint_is_killed_at():
-    assert {*COPYING, *STREAMING} == FAILPOINTS
+    assert {*COPYING, *STREAMING, *KEEPING, *CATCHING_UP} == FAILPOINTS
 
 
 def test_a_copy_that_is_killed_at_every_point_is_mended_by_the_next_start(pipeline: PipelineUnderTest):
@@ -62,6 +73,28 @@ def test_a_stream_that_is_killed_at_every_point_is_mended_by_the_next_start(pipe
     pipeline.once()
     for point, alter in STREAMING.items():
         ledger.write(alter=alter)
+        run = pipeline.once(failpoints=f"{point}=kill", check=False)
+        assert run.code == KILLED, (point, run.log)
+    pipeline.once()
+
+    ledger.assert_whole()
+
+
+@pytest.mark.timeout(3600)
+def test_tables_that_are_killed_at_every_point_while_they_are_kept_or_catch_up_are_mended_by_the_next_start(
+    pipeline: PipelineUnderTest,
+):
+    ledger = Ledger(pipeline)
+    pipeline.once()
+    assert pipeline.etl("tables", "pause", *TABLES).code == 0
+    for point in KEEPING:
+        ledger.write()
+        run = pipeline.once(failpoints=f"{point}=kill", check=False)
+        assert run.code == KILLED, (point, run.log)
+    ledger.write(alter=True)
+    assert pipeline.etl("tables", "resume", *TABLES).code == 0
+    for point in CATCHING_UP:
+        ledger.write()
         run = pipeline.once(failpoints=f"{point}=kill", check=False)
         assert run.code == KILLED, (point, run.log)
     pipeline.once()
