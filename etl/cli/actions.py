@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from etl.cli.output import confirm, emit, printable, say
+from etl.cli.output import confirm, emit, say
+from etl.config.figures import printable
 
 
 def carry_out(perform: Callable[[bool], list[str]], *, question: str, dry_run: bool, yes: bool) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from etl.cli.options import LOCAL, Json, LogFormatOption, LogLevelOption, NoColor, PipelineFile, epilog
-from etl.cli.output import emit_json, emit_table, plain_table, printable
+from etl.cli.output import emit_json, emit_table, plain_table
 from etl.cli.session import Terminal, log_flags
+from etl.config.figures import printable
 from etl.errors import ExitCode
 
 SHOW_EPILOG = epilog(

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from etl.cli.options import CONNECTING, LOCAL, Json, NoColor, epilog
-from etl.cli.output import emit, emit_json, emit_table, plain_table, printable, say
+from etl.cli.output import emit, emit_json, emit_table, plain_table, say
 from etl.cli.session import application
+from etl.config.figures import printable
 
 FETCH_EPILOG = epilog(
     "etl jars fetch                                     once, at set-up",

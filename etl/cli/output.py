@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import typer
 
-from etl.lsn import Lsn, SnapshotId
+from etl.config.figures import printable, to_plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +34,7 @@ def emit_json(value: object) -> None:
     """Give data as JSON: LSNs and snapshot ids as their text, dataclasses as objects."""
     import orjson
 
-    emit(orjson.dumps(_plain(value), option=orjson.OPT_INDENT_2).decode())
+    emit(orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2).decode())
 
 
 def emit_table(table: Table, *, no_color: bool = False) -> None:
@@ -76,51 +72,3 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def _is_interactive() -> bool:
     return sys.stdin.isatty()
-
-
-def printable(text: str, *, keep: str = "") -> str:
-    """`text` with control characters spelled out: names come from a database and must not steer a terminal."""
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text
-    )
-
-
-def human_bytes(count: int | None) -> str:
-    """``12.3 MiB``; empty when unknown."""
-    if count is None:
-        return ""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
-def human_count(count: int) -> str:
-    """``3.1M``."""
-    size = float(count)
-    for unit in ("", "k", "M"):
-        if abs(size) < 1000:
-            return f"{size:.1f}{unit}" if unit else str(count)
-        size /= 1000
-    return f"{size:,.1f}G"
-
-
-def human_time(moment: datetime | None) -> str:
-    """``2030-01-02 03:04:05 UTC``; empty when unknown."""
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Lsn | SnapshotId):
-        return str(value)
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

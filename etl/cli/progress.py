@@ -6,7 +6,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from etl.cli.output import console, human_bytes, printable
+from etl.cli.output import console
+from etl.config.figures import human_bytes, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, Task, TaskID

@@ -15,8 +15,9 @@ from etl.cli.options import (
     PipelineFile,
     epilog,
 )
-from etl.cli.output import emit_json, emit_table, plain_table, printable, say
+from etl.cli.output import emit_json, emit_table, plain_table, say
 from etl.cli.session import Terminal, application, open_pipeline
+from etl.config.figures import printable
 
 if TYPE_CHECKING:
     from etl.config.reports import SchemaLogEntry

@@ -13,9 +13,10 @@ from etl.cli.options import (
     PipelineFile,
     epilog,
 )
-from etl.cli.output import emit, emit_json, emit_table, human_bytes, plain_table, printable
-from etl.cli.phases import phase_of, reason_of
+from etl.cli.output import emit, emit_json, emit_table, plain_table
 from etl.cli.session import Terminal, application, open_pipeline
+from etl.config.figures import human_bytes, printable
+from etl.config.phases import phase_of, reason_of
 
 if TYPE_CHECKING:
     from etl.config.reports import PipelineStatus, SlotStatus, TableStatus

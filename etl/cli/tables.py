@@ -17,9 +17,10 @@ from etl.cli.options import (
     Yes,
     epilog,
 )
-from etl.cli.output import confirm, emit, emit_json, emit_table, human_time, plain_table, printable, say
-from etl.cli.phases import phase_of, reason_of
+from etl.cli.output import confirm, emit, emit_json, emit_table, plain_table, say
 from etl.cli.session import Terminal, application, open_pipeline
+from etl.config.figures import human_time, printable
+from etl.config.phases import phase_of, reason_of
 from etl.config.reports import RequestState
 from etl.errors import ExitCode
 

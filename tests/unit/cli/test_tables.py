@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from etl.cli import output
-from etl.cli.phases import phase_of, reason_of
+from etl.config import figures
+from etl.config.phases import phase_of, reason_of
 from etl.config.reports import PHASES, CopyStatus, RequestReport, RequestState, TablePhase, TableStatus
 from etl.store.base import TableState
 
@@ -61,7 +62,7 @@ def test_a_reason_tells_what_happens_by_itself_and_why_a_copy_started_over(row: 
     [(0, "0"), (999, "999"), (1000, "1.0k"), (3_100_000, "3.1M"), (25_300_000_000, "25.3G")],
 )
 def test_counts_are_readable(count: int, text: str):
-    assert output.human_count(count) == text
+    assert figures.human_count(count) == text
 
 
 def test_the_list_shows_every_table_since_when_and_why(run: Run, application: Any, pipeline: Path):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from etl.cli import output
+from etl.config import figures
 from etl.config.checks import CheckResult, CheckStatus
 from etl.config.reports import CopyStatus, SlotStatus, TablePhase, TableStatus
 from etl.lsn import Lsn, SnapshotId
@@ -309,4 +310,4 @@ def test_names_from_a_database_cannot_steer_the_terminal(run: Run, application: 
     ("count", "text"), [(None, ""), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 1024**4, "5.0 TiB")]
 )
 def test_bytes_are_readable(count: int | None, text: str):
-    assert output.human_bytes(count) == text
+    assert figures.human_bytes(count) == text

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from etl.cli.output import human_count, human_time
-from etl.config.reports import TablePhase
-
-if TYPE_CHECKING:
-    from etl.config.reports import TableStatus
+from etl.config.figures import human_count, human_time
+from etl.config.reports import TablePhase, TableStatus
 
 
 def phase_of(row: TableStatus) -> str:
