@@ -28,6 +28,7 @@ from etl.source.connection import connect_query, connect_replication
 from etl.source.publication import published_tables
 from etl.source.replication import ReplicationStream
 from etl.telemetry.metrics import Metrics
+from etl.telemetry.pulse import Pulse
 
 
 def decode(parameters: dict[str, str], slot: str, publication: str, until: Lsn) -> dict[str, float]:
@@ -52,6 +53,7 @@ def decode(parameters: dict[str, str], slot: str, publication: str, until: Lsn) 
         handoff,
         acknowledger,
         Metrics("bench"),
+        Pulse(),
         clock=time.monotonic,
         report_interval_s=10.0,
         probe_interval_s=0.2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from etl.schema.defaults import DefaultLiteral
 from etl.schema.table import ColumnSchema
@@ -54,6 +55,54 @@ class DropDefault:
 SchemaOperation = DropColumn | RenameColumn | AddColumn | SetDefault | DropDefault
 
 
+def kind_of(operation: SchemaOperation) -> str:
+    """The operation's kind, a metric label."""
+    match operation:
+        case DropColumn():
+            return "drop_column"
+        case RenameColumn():
+            return "rename_column"
+        case AddColumn():
+            return "add_column"
+        case SetDefault():
+            return "set_default"
+        case DropDefault():
+            return "drop_default"
+
+
+def words_of(operation: SchemaOperation) -> str:
+    """The operation for people, without the literal it may carry."""
+    match operation:
+        case DropColumn(name=name):
+            return f"drop {name}"
+        case RenameColumn(name=name, new_name=new_name):
+            return f"rename {name} to {new_name}"
+        case AddColumn(column=column):
+            return f"add {column.name}"
+        case SetDefault(column=column):
+            return f"set the default of {column.name}"
+        case DropDefault(name=name):
+            return f"remove the default of {name}"
+
+
+class SkipReason(StrEnum):
+    """Why a change is not applied, in a sentence for people; its name is a metric label."""
+
+    NOT_LITERAL = "the default is not a literal"
+    NOT_RENDERABLE = "the destination cannot render this default"
+    NOT_SETTABLE = "the destination cannot set a default on an existing column"
+    NOT_REMOVABLE = "the destination cannot remove a default"
+    PUBLISHED_LATER = "the column was published later: the values of its existing rows are unknown"
+    TYPE = "a change of type is not applied to the destination's column"
+    NULLABILITY = "the destination's columns are nullable from the start"
+    KEY = "the destination's table has no key constraint to change"
+
+    @property
+    def is_of_default(self) -> bool:
+        """True for a reason why a default is not given to the destination."""
+        return self not in {SkipReason.TYPE, SkipReason.NULLABILITY, SkipReason.KEY}
+
+
 @dataclass(frozen=True, slots=True)
 class SkippedChange:
     """A detected source change that is not applied to the destination, and why."""
@@ -61,7 +110,7 @@ class SkippedChange:
     attnum: int
     column: str
     change: str
-    reason: str
+    reason: SkipReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from etl.ddl.operations import (
     SchemaPlan,
     SetDefault,
     SkippedChange,
+    SkipReason,
 )
 from etl.errors import DestinationTableError
 from etl.schema.defaults import parse_default
@@ -186,24 +187,38 @@ def _default(
     installed: str | None,
     capabilities: PlanCapabilities,
     render_default: RenderDefault,
-) -> tuple[SchemaOperation | None, str | None]:
+) -> tuple[SchemaOperation | None, SkipReason | None]:
     """What to do about one default, and why it is not fully done. A stale default never stays where it can go."""
     literal = parse_default(column.default_expression, column.type_oid)
     rendered = render_default(column, literal) if literal is not None else None
     reason = None
     if column.default_expression is not None and literal is None:
-        reason = "the default is not a literal"
+        reason = SkipReason.NOT_LITERAL
     elif literal is not None and rendered is None:
-        reason = "the destination cannot render this default"
+        reason = SkipReason.NOT_RENDERABLE
     elif rendered != installed and rendered is not None and not capabilities.set_default:
-        rendered, reason = None, "the destination cannot set a default on an existing column"
+        rendered, reason = None, SkipReason.NOT_SETTABLE
     if rendered == installed:
         return None, reason
     if literal is not None and rendered is not None:
         return SetDefault(column, literal), reason
     if capabilities.drop_default:
         return DropDefault(column.attnum, column.name), reason
-    return None, reason or "the destination cannot remove a default"
+    return None, reason or SkipReason.NOT_REMOVABLE
+
+
+def skipped_defaults(
+    schema: ReplicatedTableSchema, render_default: RenderDefault
+) -> tuple[SkippedChange, ...]:
+    """The defaults that a table does not have when it is created under `schema`."""
+    skipped = []
+    for column in schema.columns:
+        literal = parse_default(column.default_expression, column.type_oid)
+        if column.default_expression is not None and literal is None:
+            skipped.append(_skipped_default(column, SkipReason.NOT_LITERAL))
+        elif literal is not None and render_default(column, literal) is None:
+            skipped.append(_skipped_default(column, SkipReason.NOT_RENDERABLE))
+    return tuple(skipped)
 
 
 def _touched(target: ReplicatedTableSchema, changes: SchemaDiff | None) -> list[ColumnSchema]:
@@ -216,20 +231,19 @@ def _touched(target: ReplicatedTableSchema, changes: SchemaDiff | None) -> list[
 def _unfillable(column: ColumnSchema) -> SkippedChange | None:
     if column.default_expression is None:
         return None
-    reason = "the column was published later: the values of its existing rows are unknown"
-    return _skipped_default(column, reason)
+    return _skipped_default(column, SkipReason.PUBLISHED_LATER)
 
 
-def _skipped_default(column: ColumnSchema, reason: str) -> SkippedChange:
+def _skipped_default(column: ColumnSchema, reason: SkipReason) -> SkippedChange:
     return SkippedChange(column.attnum, column.name, Modification.DEFAULT.value, reason)
 
 
 def _uninterpreted(changes: SchemaDiff | None) -> list[SkippedChange]:
     """What the contract detects and does not apply."""
     reasons = {
-        Modification.TYPE: "a change of type is not applied to the destination's column",
-        Modification.NULLABILITY: "the destination's columns are nullable from the start",
-        Modification.KEY: "the destination's table has no key constraint to change",
+        Modification.TYPE: SkipReason.TYPE,
+        Modification.NULLABILITY: SkipReason.NULLABILITY,
+        Modification.KEY: SkipReason.KEY,
     }
     return [
         SkippedChange(change.new.attnum, change.new.name, modification.value, reason)

@@ -21,10 +21,12 @@ from etl.destinations.base import (
     SchemaStatus,
     TableMode,
 )
+from etl.destinations.measuring import Measure, unmeasured
 from etl.errors import DestinationTableError
 from etl.lsn import Position
 from etl.schema.table import ReplicatedTableSchema
 from etl.telemetry.failpoints import failpoint
+from etl.telemetry.metric_names import DestinationCall
 
 
 class CopyWriter:
@@ -38,10 +40,12 @@ class CopyWriter:
         destination: Destination,
         journal: SchemaJournal,
         modes: Callable[[ReplicatedTableSchema], TableMode],
+        measure: Measure = unmeasured,
     ) -> None:
         self._destination = destination
         self._journal = journal
         self._modes = modes
+        self._measure = measure
 
     def create(self, schema: ReplicatedTableSchema) -> DestinationTable:
         """Begin a copy from nothing: what an earlier, unfinished one left is replaced, a complete table stays.
@@ -56,12 +60,14 @@ class CopyWriter:
 
     def copy_rows(self, schema: ReplicatedTableSchema, batch: CopyBatch) -> None:
         """Append copied rows; durable on return. Raises `DestinationTableError`."""
-        self._destination.write_table_rows(self._creating(schema), schema, batch)
+        with self._measure(DestinationCall.COPY):
+            self._destination.write_table_rows(self._creating(schema), schema, batch)
         failpoint("copy.mid")
 
     def copy_ranges(self, schema: ReplicatedTableSchema, copy: DistributedCopy) -> Sequence[FinishedRange]:
         """Have the destination's own workers read and append ranges, all or none; see `DistributedDestination`."""
-        finished = self._distributed.write_table_ranges(self._creating(schema), schema, copy)
+        with self._measure(DestinationCall.COPY):
+            finished = self._distributed.write_table_ranges(self._creating(schema), schema, copy)
         failpoint("copy.mid")
         return finished
 
@@ -76,7 +82,8 @@ class CopyWriter:
         """
         table = self._creating(schema)
         failpoint("copy.before_finish")
-        self._destination.finish_copy(table, watermark, rows)
+        with self._measure(DestinationCall.FINISH_COPY):
+            self._destination.finish_copy(table, watermark, rows)
         failpoint("copy.after_finish")
         self._journal.put(DestinationMetadata(table, SchemaStatus.APPLIED, schema))
 

@@ -24,10 +24,12 @@ from etl.destinations.base import (
     SchemaJournal,
     SchemaStatus,
 )
+from etl.destinations.measuring import Measure, unmeasured
 from etl.errors import DestinationTableError
 from etl.lsn import Position
 from etl.schema.table import ReplicatedTableSchema
 from etl.telemetry.failpoints import failpoint
+from etl.telemetry.metric_names import DestinationCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,12 @@ class SchemaChange:
 class SchemaApplier:
     """Applies schema changes to a destination and records them in the journal."""
 
-    def __init__(self, destination: Destination, journal: SchemaJournal) -> None:
+    def __init__(
+        self, destination: Destination, journal: SchemaJournal, measure: Measure = unmeasured
+    ) -> None:
         self._destination = destination
         self._journal = journal
+        self._measure = measure
 
     def apply(
         self, recorded: DestinationMetadata, target: ReplicatedTableSchema, watermark: Position | None = None
@@ -81,7 +86,7 @@ class SchemaApplier:
     def _execute(self, table: DestinationTable, planned: SchemaPlan, watermark: Position | None) -> None:
         if not planned.operations and watermark is None:
             return
-        with self._destination.transaction():
+        with self._measure(DestinationCall.SCHEMA), self._destination.transaction():
             for operation in planned.operations:
                 self._destination.execute(table, operation)
                 failpoint("ddl.after_step")

@@ -22,11 +22,13 @@ from etl.destinations.base import (
     SchemaStatus,
     TableChanges,
 )
+from etl.destinations.measuring import Measure, unmeasured
 from etl.destinations.schema_applier import SchemaApplier, SchemaChange
 from etl.errors import DestinationTableError
 from etl.events import Commit, Event, Relation, RowChanges, Truncate
 from etl.lsn import Position
 from etl.schema.table import ReplicatedTableSchema
+from etl.telemetry.metric_names import DestinationCall
 
 
 class WriteInterruptedError(Exception):
@@ -39,17 +41,22 @@ class WriteReport:
 
     - `rows`: row changes now durable; `replayed`: row changes dropped because they were so already.
     - `schema_changes`: relations that changed the destination's schema, finished recoveries among them.
+    - `refused`: the schema that a table of `failed` failed at, where it was a schema.
     - `failed`: tables that failed in this write, with the cause.
     - `unmatched`: old rows an update or delete meant that were not there.
     - `skipped`: detected source changes that were not applied to the destination.
+
+    `changes` are the schema changes one by one, in order.
     """
 
     rows: dict[int, int] = field(default_factory=dict)
     replayed: dict[int, int] = field(default_factory=dict)
     schema_changes: dict[int, int] = field(default_factory=dict)
+    refused: dict[int, ReplicatedTableSchema] = field(default_factory=dict)
     failed: dict[int, DestinationTableError] = field(default_factory=dict)
     unmatched: dict[int, int] = field(default_factory=dict)
     skipped: dict[int, tuple[SkippedChange, ...]] = field(default_factory=dict)
+    changes: list[SchemaChange] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -70,12 +77,14 @@ class EventWriter:
         destination: Destination,
         journal: SchemaJournal,
         is_stopping: Callable[[], bool] = lambda: False,
+        measure: Measure = unmeasured,
     ) -> None:
         """`is_stopping`: whether to leave the rest of a write to the next start (see `write`)."""
         self._destination = destination
         self._journal = journal
         self._is_stopping = is_stopping
-        self._applier = SchemaApplier(destination, journal)
+        self._measure = measure
+        self._applier = SchemaApplier(destination, journal, measure)
         self._watermarks: dict[int, Position] | None = None
         self._tables: dict[int, DestinationMetadata] = {}
         self._failed: dict[int, DestinationTableError] = {}
@@ -189,6 +198,7 @@ class EventWriter:
         try:
             change = self._applier.apply(recorded, schema, watermark)
         except DestinationTableError as error:
+            self._report.refused[schema.oid] = schema
             self._fail(schema.oid, error)
             return False
         if self._watermarks is not None:
@@ -199,6 +209,7 @@ class EventWriter:
     def _changed(self, change: SchemaChange) -> DestinationMetadata:
         oid = change.metadata.table.oid
         self._tables[oid] = change.metadata
+        self._report.changes.append(change)
         self._report.schema_changes[oid] = self._report.schema_changes.get(oid, 0) + 1
         if change.skipped:
             self._report.skipped[oid] = self._report.skipped.get(oid, ()) + change.skipped
@@ -212,7 +223,10 @@ class EventWriter:
         try:
             recorded = self._copied(oid)
             if recorded.status is SchemaStatus.APPLYING:
-                return self._changed(self._applier.recover(recorded))
+                self._report.refused[oid] = recorded.schema
+                change = self._applier.recover(recorded)
+                del self._report.refused[oid]
+                return self._changed(change)
         except DestinationTableError as error:
             self._fail(oid, error)
             return None
@@ -239,9 +253,9 @@ class EventWriter:
         """Write what is pending, without the tables that turn out to be at fault."""
         while self._pending:
             try:
-                unmatched = self._destination.write_changes(
-                    [TableChanges(p.table, tuple(p.changes), p.last) for p in self._pending.values()]
-                )
+                writes = [TableChanges(p.table, tuple(p.changes), p.last) for p in self._pending.values()]
+                with self._measure(DestinationCall.WRITE):
+                    unmatched = self._destination.write_changes(writes)
             except DestinationTableError as error:
                 self._drop_culprit(error)
                 continue

@@ -30,7 +30,9 @@ from etl.pipeline.reporting import Reporter
 from etl.pipeline.tables import TableBook
 from etl.store.base import StateStore
 from etl.telemetry.failpoints import failpoint
-from etl.telemetry.metrics import BatchStep, Metrics
+from etl.telemetry.metric_names import BatchStep
+from etl.telemetry.metrics import Metrics
+from etl.telemetry.pulse import Awaited, Loop, Pulse, waiting
 
 _WAIT_S = 0.1
 #: When so much waits to be decoded, the stream is behind.
@@ -62,6 +64,7 @@ class ApplyWorker:
         acknowledger: Acknowledger,
         reporter: Reporter,
         metrics: Metrics,
+        pulse: Pulse,
         clock: Callable[[], float],
     ) -> None:
         self._handoff = handoff
@@ -74,6 +77,7 @@ class ApplyWorker:
         self._acknowledger = acknowledger
         self._reporter = reporter
         self._metrics = metrics
+        self._pulse = pulse
         self._clock = clock
         self._idle_lsn: Lsn | None = None
         self.position = acknowledger.flushed
@@ -83,6 +87,7 @@ class ApplyWorker:
 
         Raises `TablesFailedError`; then this worker has done all it can.
         """
+        self._pulse.beat(Loop.APPLY)
         chunk = self._handoff.get(self._wait_s(wait_s))
         if chunk is not None:
             with self._metrics.batch_step(BatchStep.DECODE):
@@ -106,10 +111,10 @@ class ApplyWorker:
             return
         began = self._clock()
         failpoint("stream.before_write")
-        with self._metrics.batch_step(BatchStep.WRITE):
+        with self._metrics.batch_step(BatchStep.WRITE), waiting(Awaited.DESTINATION):
             report = self._writer.write(batch.events)
         failpoint("stream.after_write")
-        self._metrics.batch(batch.rows)
+        self._metrics.batch(batch.rows, batch.nbytes)
         self._reporter.write_report(report)
         if report.failed:
             raise TablesFailedError(report.failed)
@@ -118,6 +123,8 @@ class ApplyWorker:
                 self._keeping.sync(batch.commit.commit_lsn)
                 self._acknowledger.durable(batch.commit.end_lsn)
             failpoint("stream.after_ack")
+            self._metrics.last_commit(batch.commit.timestamp / 1_000_000)
+            self._pulse.committed(batch.commit.timestamp)
             self.position = max(self.position, batch.commit.end_lsn)
             self._tables.passed(self._acknowledger.flushed)
         self._batcher.wrote(self._clock() - began)
@@ -156,6 +163,7 @@ class ApplyWorker:
             for schema in assembled.new_schemas:
                 self._store.save_schema(schema)
             failpoint("schema.after_store")
+            self._pulse.schemas_changed()
         for notice in assembled.notices:
             self._reporter.ddl_notice(notice)
         if assembled.failures:

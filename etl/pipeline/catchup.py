@@ -11,6 +11,7 @@ from etl.pipeline.reporting import Reporter
 from etl.store.backlog import Backlog
 from etl.store.base import StateStore
 from etl.telemetry.failpoints import failpoint
+from etl.telemetry.pulse import Awaited, waiting
 
 #: Large enough for a write to be worth its commit, small enough for the others not to notice.
 _SLICE_BYTES = 8 << 20
@@ -71,7 +72,8 @@ class CatchUp:
             self._store.save_schema(schema)
         for failure in assembled.failures:
             raise failure.error
-        report = self._writer.write(assembled.events)
+        with waiting(Awaited.DESTINATION):
+            report = self._writer.write(assembled.events)
         self._reporter.write_report(report)
         if self._oid in report.failed:
             raise report.failed[self._oid]

@@ -13,6 +13,7 @@ from etl.destinations.base import Destination
 from etl.schema.types import ArrayForm, NumericForm, TypeOptions
 from etl.store.base import StateStore
 from etl.telemetry.metrics import Metrics
+from etl.telemetry.pulse import Pulse
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class PipelineContext:
     store: StateStore
     destination: Destination
     metrics: Metrics
+    pulse: Pulse = field(default_factory=Pulse)
     progress: CopyProgress | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], float] = time.monotonic

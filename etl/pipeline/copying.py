@@ -26,6 +26,7 @@ from queue import Empty, SimpleQueue
 
 import structlog
 
+from etl.ddl.plan import skipped_defaults
 from etl.destinations.base import FinishedRange
 from etl.destinations.copy_writer import CopyWriter
 from etl.errors import DestinationTableError, EtlError, SchemaError, SourceError, ValueConversionError
@@ -34,6 +35,7 @@ from etl.pipeline.context import PipelineContext
 from etl.pipeline.copy_reader import SnapshotReader
 from etl.pipeline.copy_schedule import CopySchedule, PlanTable, ReadShare, Snapshot, TableCopy, Task
 from etl.pipeline.copy_share import ByDaemon, ByExecutors, ShareCopier
+from etl.pipeline.reporting import Reporter
 from etl.schema.table import ReplicatedTableSchema, TableSchema
 from etl.source.catalog import describe_table
 from etl.source.connection import Connection, cancel, connect_replication
@@ -175,6 +177,7 @@ class _Round(threading.Thread):
         self._tables = tables
         self._notes = notes
         self._may_read = may_read
+        self._reporter = Reporter(context.metrics, context.pulse, str)
         self._settings = context.config.table_sync
         per_table = self._settings.connections_per_table
         if self._by_executors:
@@ -319,6 +322,7 @@ class _Round(threading.Thread):
         context.store.begin_copy(
             CopyRecord(table.oid, reader.snapshot.name, reader.snapshot.lsn, len(ranges), note=note)
         )
+        context.pulse.copy_planned(table.oid, table.estimated_rows)
         if context.progress is not None:
             context.progress.start(table.qualified_name, table.estimated_rows)
         waiting = self._schedule.planned(copy, schema, ranges)
@@ -344,6 +348,8 @@ class _Round(threading.Thread):
         self._writer.finish(schema, _below(snapshot.lsn), copy.rows)
         if self._schedule.end(copy):
             self._results.put(Copied(copy.table.oid, snapshot.lsn, copy.rows))
+            skipped = skipped_defaults(schema, self._context.destination.render_default)
+            self._reporter.copied(schema.schema, skipped)
             if self._context.progress is not None:
                 self._context.progress.finish(copy.table.qualified_name)
             _log.info("table_copied", table=copy.table.qualified_name, rows=copy.rows, lsn=str(snapshot.lsn))

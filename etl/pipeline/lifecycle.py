@@ -47,6 +47,7 @@ from etl.pipeline.tables import TableBook
 from etl.source.publication import PublishedTable
 from etl.store.base import REFUSED, TableState
 from etl.telemetry.failpoints import failpoint
+from etl.telemetry.pulse import Awaited, waiting
 
 _log = structlog.get_logger()
 #: Rounds of copies at once: a table that comes late need not wait for a long one.
@@ -76,7 +77,7 @@ class Lifecycle:
         self._keeping = keeping
         self._copier = copier
         self._copy_attempts = copy_attempts
-        self._reporter = Reporter(context.metrics, book.name)
+        self._reporter = Reporter(context.metrics, context.pulse, book.name)
         self._published: Mapping[int, PublishedTable] = {}
         self._catch_ups = CatchUps(self._new_catch_up, context.clock)
         self._notes: dict[int, str] = {}
@@ -144,10 +145,14 @@ class Lifecycle:
 
     def recover_destination(self) -> None:
         """Finish the schema changes that a crash left. Tables that cannot go on are set aside."""
-        known = self._context.destination.watermarks()
+        with waiting(Awaited.DESTINATION):
+            known = self._context.destination.watermarks()
         copied = [oid for oid in self._book.oids() if self._book.record(oid).sync_lsn is not None]
         failed: dict[int, EtlError] = {oid: gone(self._book.name(oid)) for oid in copied if oid not in known}
-        failed |= self._writer.recover(set(self._book.live()) - set(failed)).failed
+        with waiting(Awaited.DESTINATION):
+            recovered = self._writer.recover(set(self._book.live()) - set(failed))
+        self._reporter.write_report(recovered)
+        failed |= recovered.failed
         self.set_aside(failed)
 
     # --- who is published ---------------------------------------------------------------------------------------

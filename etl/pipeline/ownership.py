@@ -23,12 +23,15 @@ class Ownership:
     def __init__(self, context: PipelineContext, copy_attempts: int | None) -> None:
         """`copy_attempts`: how often in a row a copy is tried before its table has failed; None for ever."""
         self._context = context
-        self.tables = TableBook(context.store, context.metrics)
+        self.tables = TableBook(context.store, context.metrics, context.pulse)
         self.journal = StoreJournal(context.store)
-        self.writer = EventWriter(context.destination, self.journal, is_stopping=context.stop.is_set)
+        measure = context.metrics.destination_call
+        self.writer = EventWriter(
+            context.destination, self.journal, is_stopping=context.stop.is_set, measure=measure
+        )
         backlogs = Backlogs(context.config.backlog_path)
         self.keeping = Keeping(backlogs, context.config.backlog.max_bytes)
-        self.copier = Copier(context, CopyWriter(context.destination, self.journal, self._mode_of))
+        self.copier = Copier(context, CopyWriter(context.destination, self.journal, self._mode_of, measure))
         self.lifecycle = Lifecycle(
             context,
             self.tables,

@@ -17,6 +17,7 @@ from etl.pipeline.acknowledger import Acknowledger
 from etl.pipeline.handoff import HandOff
 from etl.source.replication import ReplicationStream, StreamLsns
 from etl.telemetry.metrics import Metrics
+from etl.telemetry.pulse import Loop, Pulse
 
 _READ_BYTES = 1 << 20
 _TICK_S = 0.1
@@ -25,12 +26,13 @@ _TICK_S = 0.1
 class Reader(threading.Thread):
     """One thread, one stream. After it ended, `error` says why if it was not asked to."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its two ends, and what it tells of itself
         self,
         stream: ReplicationStream,
         handoff: HandOff,
         acknowledger: Acknowledger,
         metrics: Metrics,
+        pulse: Pulse,
         *,
         clock: Callable[[], float],
         report_interval_s: float,
@@ -43,6 +45,7 @@ class Reader(threading.Thread):
         self._handoff = handoff
         self._acknowledger = acknowledger
         self._metrics = metrics
+        self._pulse = pulse
         self._clock = clock
         self._interval_s = report_interval_s
         self._probe_s = probe_interval_s or report_interval_s
@@ -54,9 +57,11 @@ class Reader(threading.Thread):
     def run(self) -> None:
         """Work until `finish`, or until the stream breaks."""
         try:
-            while not self._finish.is_set():
-                self.step()
-            self._report("shutdown")
+            with self._pulse.loop(Loop.READER):
+                while not self._finish.is_set():
+                    self._pulse.beat(Loop.READER)
+                    self.step()
+                self._report("shutdown")
         except EtlError as error:
             self.error = error
         except Exception as error:  # noqa: BLE001 - the apply worker raises it on its own thread
@@ -74,6 +79,7 @@ class Reader(threading.Thread):
             if chunk is not None:
                 self._metrics.received(len(chunk.data))
                 self._handoff.put(chunk)
+                self._metrics.handoff_queue(self._handoff.nbytes)
         else:
             self._metrics.backpressure(_TICK_S)
             self._stream.note_not_reading()

@@ -25,6 +25,7 @@ from etl.source.connection import connect_query, connect_replication, translated
 from etl.source.replication import ReplicationStream
 from etl.source.slots import apply_slot_name
 from etl.telemetry.failpoints import failpoint
+from etl.telemetry.pulse import Awaited, Loop, Positions, RunPhase, waiting
 
 _log = structlog.get_logger()
 _PROBE_S = 0.2
@@ -65,11 +66,13 @@ class Session:
         worker = self._worker()
         reader = self._reader()
         reader.start()
+        self._context.pulse.enter(RunPhase.STREAMING)
         _log.info("streaming_started", lsn=str(self._start), bounded=self._target is not None)
         try:
-            self._loop(worker, reader)
-            reader.stop_reading()
-            worker.settle()
+            with self._context.pulse.loop(Loop.APPLY):
+                self._loop(worker, reader)
+                reader.stop_reading()
+                worker.settle()
         except WriteInterruptedError:
             _log.info("batch_left_to_next_start")
         except TablesFailedError as failed:
@@ -80,7 +83,8 @@ class Session:
             raise
         finally:
             reader.finish()
-            reader.join()
+            with waiting(Awaited.SOURCE):
+                reader.join()
         if reader.error is not None and not self._reached(worker):
             raise reader.error
         _log.info("streaming_stopped", lsn=str(self._acknowledger.flushed))
@@ -89,7 +93,7 @@ class Session:
         self._ownership.requests.serve(worker)
         while not self._context.stop.is_set() and not self._reached(worker):
             worked = worker.step(self._lifecycle.patience_s)
-            self._context.metrics.handoff_queue(self._handoff.nbytes)
+            self._show(worker)
             self._pruner.run_if_due(self._acknowledger.flushed)
             self._look_around(worker)
             self._lifecycle.step(worker)
@@ -101,6 +105,14 @@ class Session:
                 return
             if self._target is not None and not worked:
                 worker.flush()
+
+    def _show(self, worker: ApplyWorker) -> None:
+        """Tell those who watch that the loop came round, and how far it is."""
+        pulse, acknowledger = self._context.pulse, self._acknowledger
+        pulse.beat(Loop.MAIN)
+        pulse.moved(Positions(acknowledger.received, worker.position, acknowledger.flushed))
+        pulse.keeps({oid: backlog.nbytes for oid, backlog in self._ownership.keeping.tables.items()})
+        self._context.metrics.handoff_queue(self._handoff.nbytes)
 
     def _tell_settled(self) -> None:
         """Once a run: every table streams, or is set aside."""
@@ -142,8 +154,9 @@ class Session:
             tables=self._tables,
             keeping=self._ownership.keeping,
             acknowledger=self._acknowledger,
-            reporter=Reporter(context.metrics, self._tables.name),
+            reporter=Reporter(context.metrics, context.pulse, self._tables.name),
             metrics=context.metrics,
+            pulse=context.pulse,
             clock=context.clock,
         )
 
@@ -167,6 +180,7 @@ class Session:
             self._handoff,
             self._acknowledger,
             context.metrics,
+            context.pulse,
             clock=context.clock,
             report_interval_s=interval,
             probe_interval_s=_PROBE_S if self._target is not None else None,

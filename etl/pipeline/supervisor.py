@@ -19,6 +19,7 @@ from etl.pipeline.live import StreamRestart
 from etl.pipeline.ownership import Ownership
 from etl.pipeline.session import Session
 from etl.pipeline.tables import TableBook
+from etl.telemetry.pulse import Awaited, Loop, RunPhase, waiting
 
 _log = structlog.get_logger()
 
@@ -45,30 +46,34 @@ class Supervisor:
         self._target_of = target
         self._target: Lsn | None = None
         self._ownership: Ownership | None = None
-        self._advanced = False
         self.tables: TableBook | None = None
 
     def run(self) -> None:
         """Work until stopped or, in a bounded run, until the target. Raises the error that ended it."""
-        try:
-            while not self._context.stop.is_set():
-                self._advanced = False
-                try:
-                    self._retrying()(self._attempt)
-                except _ProgressedError:
-                    continue
-                except EtlError as error:
-                    if self._context.stop.is_set() and error.retry is RetryPolicy.TIMED:
-                        return  # asked to end while waiting for something to pass: a graceful end
-                    raise
-                return
-        finally:
-            self._disown()
-            self._context.store.close()
+        with self._context.pulse.loop(Loop.MAIN):
+            try:
+                self._run()
+            finally:
+                self._context.pulse.enter(RunPhase.STOPPING)
+                self._disown()
+                self._context.store.close()
+
+    def _run(self) -> None:
+        while not self._context.stop.is_set():
+            try:
+                self._retrying()(self._attempt)
+            except _ProgressedError:
+                continue
+            except EtlError as error:
+                if self._context.stop.is_set() and error.retry is RetryPolicy.TIMED:
+                    return  # asked to end while waiting for something to pass: a graceful end
+                raise
+            return
 
     def _attempt(self) -> None:
         if self._context.stop.is_set():
             return
+        self._context.pulse.beat(Loop.MAIN)
         session: Session | None = None
         try:
             ownership = self._own()
@@ -105,7 +110,8 @@ class Supervisor:
         self._prepare_source()
         if self._ownership is None:
             epoch = self._context.store.acquire()
-            self._context.destination.open(self._context.pipeline_id, epoch)
+            with waiting(Awaited.DESTINATION):
+                self._context.destination.open(self._context.pipeline_id, epoch)
             self._ownership = Ownership(self._context, self._attempts)
             self.tables = self._ownership.tables
         return self._ownership
@@ -113,12 +119,15 @@ class Supervisor:
     def _disown(self) -> None:
         """The next attempt opens the destination again, under an epoch of its own."""
         if self._ownership is not None:
-            self._ownership.close()
+            with waiting(Awaited.COPIES):
+                self._ownership.close()
             self._ownership = None
-        self._context.destination.close()
+        with waiting(Awaited.DESTINATION):
+            self._context.destination.close()
 
     def _report(self, error: EtlError) -> None:
         self._context.metrics.error("apply", error.kind)
+        self._context.pulse.failed(error)
         if error.retry is RetryPolicy.TIMED:
             _log.warning("attempt_failed", error_kind=error.kind, error=error.message, hint=error.hint)
 
@@ -140,11 +149,15 @@ class Supervisor:
                 max=retry.max_delay_ms / 1000,
                 jitter=retry.initial_delay_ms / 1000,
             ),
-            sleep=tenacity.sleep_using_event(self._context.stop),
+            sleep=self._sleep,
             before_sleep=lambda _: self._context.metrics.retry("apply"),
             stop=stop,
             reraise=True,
         )
+
+    def _sleep(self, seconds: float) -> None:
+        with waiting(Awaited.NEXT_ATTEMPT):
+            self._context.stop.wait(seconds)
 
 
 class _ProgressedError(Exception):

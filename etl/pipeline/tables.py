@@ -13,6 +13,7 @@ from etl.lsn import Lsn
 from etl.pipeline.states import LIVE, SYNCING, TableEvent, transition
 from etl.store.base import NEVER_RECORDED, Shown, StateStore, TableState, TableStateRecord
 from etl.telemetry.metrics import Metrics
+from etl.telemetry.pulse import Pulse
 
 _log = structlog.get_logger()
 
@@ -28,9 +29,10 @@ class TableEntry:
 class TableBook:
     """Used by the pipeline's main thread only. `errors` holds why the tables failed that are ERRORED now."""
 
-    def __init__(self, store: StateStore, metrics: Metrics) -> None:
+    def __init__(self, store: StateStore, metrics: Metrics, pulse: Pulse) -> None:
         self._store = store
         self._metrics = metrics
+        self._pulse = pulse
         self._entries: dict[int, TableEntry] = {}
         self._leaving: dict[int, Lsn] = {}
         self._live_from: dict[int, Lsn] = {}
@@ -81,6 +83,8 @@ class TableBook:
         self._live_from.pop(oid, None)
         self.errors.pop(oid, None)
         self._metrics.table_gone(entry.name)
+        self._pulse.forget(oid)
+        self._pulse.tables_changed()
         _log.info("table_left", table=entry.name)
 
     def __contains__(self, oid: int) -> bool:
@@ -206,6 +210,7 @@ class TableBook:
     def _enter(self, oid: int, name: str, record: TableStateRecord) -> None:
         self._entries[oid] = TableEntry(name, record)
         self._metrics.table_state(name, record.state)
+        self._pulse.tables_changed()
 
     def _keep(self, oid: int, name: str, record: TableStateRecord) -> None:
         if record.state not in NEVER_RECORDED:

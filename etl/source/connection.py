@@ -21,6 +21,7 @@ from etl.errors import (
     SourceSettingError,
     SourceUnavailableError,
 )
+from etl.telemetry.pulse import Awaited, waiting
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -100,9 +101,10 @@ def _escape_option(value: str) -> str:
 
 @contextmanager
 def translated(parameters: Mapping[str, str]) -> Iterator[None]:
-    """Turn driver errors into ours, naming the server and never the password."""
+    """Turn driver errors into ours, naming the server and never the password. What happens inside may take its time."""
     try:
-        yield
+        with waiting(Awaited.SOURCE):
+            yield
     except psycopg.Error as error:
         raise translate(error, parameters) from error
 

@@ -29,6 +29,7 @@ from etl.store.base import (
 )
 from etl.store.connection import Connection, Conninfo, StoreSession
 from etl.store.rules import checked_schema, closed, not_acquired, storable, storable_copy
+from etl.telemetry.pulse import Awaited, waiting
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class PostgresStore(StateStore):
 
     def acquire(self) -> int:
         """Take the pipeline, create or upgrade the store, and return the new epoch."""
-        with self._guard:
+        with waiting(Awaited.STORE), self._guard:
             self._closed = False
             self._take_lock()
             try:
@@ -203,14 +204,14 @@ class PostgresStore(StateStore):
 
     def _read(self, work: Callable[[Connection, int], T]) -> T:
         """Run `work` in a transaction; it is one that anybody may do."""
-        with self._guard:
+        with waiting(Awaited.STORE), self._guard:
             if self._closed:
                 raise closed(self._pipeline_id)
             return self._session.run(lambda connection: work(connection, self._pipeline_id))
 
     def _write(self, work: Callable[[Connection, int], T]) -> T:
         """Run `work` in a transaction that commits only while the pipeline is ours."""
-        with self._guard:
+        with waiting(Awaited.STORE), self._guard:
             epoch = self._epoch
             if self._closed:
                 raise closed(self._pipeline_id)

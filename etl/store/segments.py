@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from etl.errors import BacklogDamagedError, BacklogError, BacklogFullError
+from etl.telemetry.pulse import Awaited, waiting
 
 _HEAD: Final = struct.Struct("<IIB")
 _CHECK: Final = struct.Struct("<I")
@@ -129,7 +130,8 @@ def write_durably(path: Path, content: bytes) -> None:
 def disk_errors(folder: Path) -> Iterator[None]:
     """Raise `BacklogError` for an `OSError`, and `BacklogFullError` where the disk is full."""
     try:
-        yield
+        with waiting(Awaited.DISK):
+            yield
     except OSError as error:
         if error.errno in _NO_SPACE:
             raise BacklogFullError(

@@ -34,6 +34,7 @@ from etl.store.memory import MemoryStore
 from etl.telemetry import failpoints
 from etl.telemetry.failpoints import FailpointError
 from etl.telemetry.metrics import Metrics
+from etl.telemetry.pulse import Pulse
 from etl.testing.builders import INT8, TEXT, column, table_schema
 from tests.unit.pgoutput.encoder import begin, chunk, commit, insert, keepalive, message, relation, xlog
 
@@ -98,8 +99,8 @@ class Run:
         self.journal = StoreJournal(store)
         self.stopping = False
         self.writer = EventWriter(self.destination, self.journal, is_stopping=lambda: self.stopping)
-        metrics = Metrics("p")
-        self.tables = TableBook(store, metrics)
+        metrics, pulse = Metrics("p"), Pulse()
+        self.tables = TableBook(store, metrics, pulse)
         self.tables.load({})
         if not self.tables.oids():
             self._copy_nothing()
@@ -123,8 +124,9 @@ class Run:
             tables=self.tables,
             keeping=self.keeping,
             acknowledger=self.acknowledger,
-            reporter=Reporter(metrics, str),
+            reporter=Reporter(metrics, pulse, str),
             metrics=metrics,
+            pulse=pulse,
             clock=lambda: self.now,
         )
 

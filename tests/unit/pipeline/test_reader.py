@@ -14,6 +14,7 @@ from etl.pipeline.handoff import HandOff
 from etl.pipeline.reader import Reader
 from etl.source.replication import ReplicationStream, StreamLsns
 from etl.telemetry.metrics import Metrics
+from etl.telemetry.pulse import Pulse
 from tests.unit.pgoutput.encoder import chunk
 
 REPORT_S = 10.0
@@ -66,6 +67,7 @@ class Bench:
             self.handoff,
             self.acknowledger,
             Metrics("p"),
+            Pulse(),
             clock=lambda: self.now,
             report_interval_s=REPORT_S,
             probe_interval_s=probe_s,

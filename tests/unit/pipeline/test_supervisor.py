@@ -25,7 +25,8 @@ from etl.lsn import Lsn
 from etl.pipeline.context import PipelineContext
 from etl.pipeline.supervisor import Supervisor
 from etl.store.memory import MemoryDatabase, MemoryStore
-from etl.telemetry.metrics import RETRIES, Metrics
+from etl.telemetry.metric_names import RETRIES
+from etl.telemetry.metrics import Metrics
 
 AWAY = SourceUnavailableError("the source is away", hint="wait")
 ENDED = SlotLostError("the end of this test", hint="none")

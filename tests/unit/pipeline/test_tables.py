@@ -11,6 +11,7 @@ from etl.pipeline.tables import TableBook
 from etl.store.base import TableState
 from etl.store.memory import MemoryStore
 from etl.telemetry.metrics import Metrics
+from etl.telemetry.pulse import Pulse
 
 A, B = 1, 2
 NAMES = {A: "public.a", B: "public.b"}
@@ -28,7 +29,7 @@ def store() -> MemoryStore:
 
 def book(store: MemoryStore) -> TableBook:
     """A fresh start of the pipeline."""
-    tables = TableBook(store, Metrics("p"))
+    tables = TableBook(store, Metrics("p"), Pulse())
     tables.load(NAMES)
     for oid, name in NAMES.items():
         tables.add(oid, name)
