@@ -23,6 +23,7 @@ from etl.errors import DdlTriggerError, EtlError, ExitCode, SourceSettingError
 from etl.lsn import Lsn
 from etl.pipeline.asking import ask
 from etl.pipeline.context import PipelineContext, type_options
+from etl.pipeline.observer import Observer
 from etl.pipeline.reports import schema_log, status, tables
 from etl.pipeline.supervisor import Supervisor
 from etl.source import install
@@ -54,7 +55,7 @@ def run_replicate(
     context = _context(config, progress)
     target = _target(context, once=once, until_lsn=until_lsn)
     supervisor = Supervisor(context, prepare_source=lambda: _prepare_source(context), target=target)
-    with _signals(context):
+    with _watched(context), _signals(context):
         supervisor.run()
     tables = supervisor.tables
     if tables is not None and tables.errors and target is not None:
@@ -242,6 +243,32 @@ def _prepare_source(context: PipelineContext) -> None:
                 )
             install.install(connection)
             _log.info("ddl_trigger_installed", version=install.latest_version())
+
+
+@contextmanager
+def _watched(context: PipelineContext) -> Iterator[None]:
+    """Answer who asks over HTTP, where that is configured. The address is taken before anything else is done."""
+    config = context.config.http
+    if config is None:
+        yield
+        return
+    from etl.http.application import make_application
+    from etl.http.server import HttpServer
+
+    server = HttpServer(config.host, config.port)
+    store = PostgresStore(context.config.state_connection.parameters(), context.pipeline_id)
+    observer = Observer(context, store)
+    hosts = (*server.own_names, *config.allowed_hosts) if server.is_local else ("*",)
+    application = make_application(
+        observer.look, context.metrics.registry, allowed_hosts=hosts, is_stopping=server.is_stopping
+    )
+    observer.start()
+    server.start(application)
+    try:
+        yield
+    finally:
+        server.stop()
+        observer.close()
 
 
 @contextmanager

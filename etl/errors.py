@@ -67,6 +67,13 @@ class ConfigError(EtlError):
     exit_code = ExitCode.CONFIGURATION
 
 
+class HttpAddressError(EtlError):
+    """The address of the HTTP server is taken, perhaps by a process that is just ending: later it may be free."""
+
+    kind = "http_address"
+    exit_code = ExitCode.UNAVAILABLE
+
+
 # --- source ---------------------------------------------------------------------------------------------------
 
 

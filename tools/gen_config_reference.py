@@ -159,6 +159,8 @@ def kind_of(part: dict[str, Any]) -> str:
         return "secret"
     if "$ref" in part or "oneOf" in part:
         return "section"
+    if part.get("items", {}).get("type") == "string":
+        return "list of text"
     return "path" if part.get("format") == "path" else KINDS[part["type"]] + limits(part)
 
 

@@ -113,6 +113,18 @@ class RetryConfig(ConfigModel):
         return self
 
 
+class HttpConfig(ConfigModel):
+    """A server that only answers: health, metrics, status and a status page. `http: {}` is enough to have it."""
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """The address to listen at. It asks nobody who they are: let only those reach it who may see names of tables and columns."""
+    port: Annotated[int, Field(ge=0, le=65535), NO_BOOL] = 8080
+    """The port; 0 takes any that is free, and the log tells which."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which it is asked for besides its own, such as that of a proxy. Only checked at a loopback address, where it
+    keeps pages of the web from reading it through a visitor's browser."""
+
+
 class LogConfig(ConfigModel):
     """What is logged, and how."""
 
@@ -156,6 +168,8 @@ class PipelineConfig(ConfigModel):
     invalidated_slot_behavior: Literal["error", "recreate"] = "error"
     """What to do when the slot is lost, and changes with it: stop with an error, or make a new one and copy every table
     anew, beside what the destination has."""
+    http: HttpConfig | None = None
+    """A server for health, metrics, status and a status page. Default: none."""
     log: LogConfig = LogConfig()
     """What is logged, and how."""
 

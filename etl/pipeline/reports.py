@@ -16,10 +16,10 @@ from etl.config.reports import (
     TableStatus,
 )
 from etl.errors import ConfigError
-from etl.schema.diff import ColumnChange, Modification, diff
-from etl.schema.table import ReplicatedTableSchema, TableSchema
+from etl.pipeline.schema_history import describe_changes
+from etl.schema.table import TableSchema
 from etl.source.catalog import table_names
-from etl.source.connection import connect_query
+from etl.source.connection import Connection, connect_query
 from etl.source.slots import apply_slot_name, slot_state
 from etl.store.base import CopyRecord, DestinationRecord, StateStore, TableStateRecord
 
@@ -28,22 +28,37 @@ _LEFT_HINT = "`etl tables drop` deletes it there; publish it again to replicate 
 
 def status(config: PipelineConfig, store: StateStore) -> PipelineStatus:
     """Slot, progress and tables as they are now. Raises `SourceError` and `StoreError`."""
+    with connect_query(config.source.parameters(), f"status:{config.pipeline.id}") as connection:
+        slot = slot_status(config, connection)
+    return pipeline_status(config, store, slot, tables(config, store))
+
+
+def pipeline_status(
+    config: PipelineConfig, store: StateStore, slot: SlotStatus, found: tuple[TableStatus, ...]
+) -> PipelineStatus:
+    """The pipeline with what is known of its slot and tables already. Raises `StoreError`."""
     owner = store.owner()
     return PipelineStatus(
         pipeline_id=config.pipeline.id,
         name=config.pipeline.display_name,
-        slot=_slot(config),
+        slot=slot,
         progress_lsn=store.progress(),
         epoch=owner.epoch if owner else None,
         holder=owner.holder if owner else None,
-        tables=tables(config, store),
+        tables=found,
     )
 
 
-def tables(config: PipelineConfig, store: StateStore) -> tuple[TableStatus, ...]:
-    """The tables by name, those included that left and are still at the destination. Raises `SourceError`, `StoreError`."""
+def tables(
+    config: PipelineConfig, store: StateStore, schemas: Iterable[TableSchema] | None = None
+) -> tuple[TableStatus, ...]:
+    """The tables by name, those included that left and are still at the destination. Raises `SourceError`, `StoreError`.
+
+    `schemas`: the stored versions, where the caller has them already.
+    """
     states, records, copies = store.table_states(), store.destination_records(), store.copies()
-    names = _names(config, store, records, states.keys() | records.keys())
+    versions = store.schemas() if schemas is None else schemas
+    names = _names(config, versions, records, states.keys() | records.keys())
     requested: defaultdict[int, list[str]] = defaultdict(list)
     for request in store.requests():
         requested[request.oid].append(request.verb.value)
@@ -87,40 +102,13 @@ def schema_log(store: StateStore, table: str) -> list[SchemaLogEntry]:
 
 
 def _changes(previous: TableSchema | None, version: TableSchema) -> tuple[str, ...]:
-    if previous is None:
-        return ("initial copy",)
-    changes = diff(ReplicatedTableSchema.all_columns(previous), ReplicatedTableSchema.all_columns(version))
-    told = [f"add {added.column.name} {added.column.type_name}" for added in changes.added]
-    told += [f"drop {column.name}" for column in changes.removed]
-    for change in changes.changed:
-        told += [_modification(change, kind) for kind in Modification if kind in change.modifications]
-    if changes.table_renamed:
-        told.append(f"table renamed to {version.qualified_name}")
-    if changes.identity_changed:
-        told.append(f"replica identity {version.identity.name.lower()}")
-    return tuple(told) or ("no change of columns",)
+    return tuple(change.text for change in describe_changes(previous, version)) or ("no change of columns",)
 
 
-def _modification(change: ColumnChange, kind: Modification) -> str:
-    old, new = change.old, change.new
-    match kind:
-        case Modification.RENAME:
-            return f"rename {old.name} to {new.name}"
-        case Modification.DEFAULT:
-            return f"default of {new.name}: {old.default_expression or 'none'} → {new.default_expression or 'none'}"
-        case Modification.NULLABILITY:
-            return f"{new.name} {'drops' if new.nullable else 'sets'} NOT NULL"
-        case Modification.TYPE:
-            return f"type of {new.name}: {old.type_name} → {new.type_name}"
-        case Modification.KEY:
-            return f"{new.name} {'joins' if new.primary_key_ordinal else 'leaves'} the primary key"
-
-
-def _slot(config: PipelineConfig) -> SlotStatus:
+def slot_status(config: PipelineConfig, connection: Connection) -> SlotStatus:
+    """The pipeline's slot as the server sees it. Raises `SourceError`."""
     name = apply_slot_name(config.pipeline.id)
-    parameters = config.source.parameters()
-    with connect_query(parameters, f"status:{config.pipeline.id}") as connection:
-        state = slot_state(connection, parameters, name)
+    state = slot_state(connection, config.source.parameters(), name)
     if state is None:
         return SlotStatus(name=name, exists=False)
     return SlotStatus(
@@ -136,10 +124,13 @@ def _slot(config: PipelineConfig) -> SlotStatus:
 
 
 def _names(
-    config: PipelineConfig, store: StateStore, records: Mapping[int, DestinationRecord], oids: Iterable[int]
+    config: PipelineConfig,
+    versions: Iterable[TableSchema],
+    records: Mapping[int, DestinationRecord],
+    oids: Iterable[int],
 ) -> dict[int, str]:
     """What the tables are called: in the newest schema version, else at the source today, else at the destination."""
-    names = {schema.oid: schema.qualified_name for schema in store.schemas()}
+    names = {schema.oid: schema.qualified_name for schema in versions}
     unknown = sorted(set(oids) - names.keys())
     if unknown:
         names |= {oid: records[oid].destination_table if oid in records else f"oid {oid}" for oid in unknown}

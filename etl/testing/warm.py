@@ -31,6 +31,8 @@ _PRELOADED = (
     "etl.config.loader",
     "etl.destinations.delta.destination",
     "etl.destinations.duckdb.destination",
+    "etl.http.application",
+    "etl.http.server",
     "etl.telemetry.logging",
     "psycopg",
     "pyarrow.csv",
