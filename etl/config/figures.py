@@ -38,9 +38,11 @@ def human_time(moment: datetime | None) -> str:
 
 
 def human_seconds(seconds: float | None) -> str:
-    """``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 3 min``, ``4 d 2 h``; empty when unknown."""
+    """``0 s``, ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 3 min``, ``4 d 2 h``; empty when unknown."""
     if seconds is None:
         return ""
+    if seconds == 0:
+        return "0 s"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = int(seconds)

@@ -12,6 +12,7 @@ from etl.config.phases import phase_of, reason_of
 from etl.config.reports import TablePhase, TableStatus
 from etl.http.health import Check, Verdict, is_ready, readiness
 from etl.http.sparkline import sparkline
+from etl.lsn import SnapshotId
 from etl.pipeline.observation import Observation, SchemaStep
 from etl.pipeline.schema_history import COPY
 from etl.schema.diff import Modification
@@ -46,6 +47,8 @@ _PHASE_TONES = {
 _VERDICT_TONES = {Verdict.PASS: "good", Verdict.WARN: "warn", Verdict.FAIL: "bad"}
 #: From here on a lag is worth a look, and then worth being woken for.
 _LAG_WARN_S, _LAG_BAD_S = 60.0, 600.0
+#: Where the destination stands with a version, and its tone.
+_STATUS = {"applied": ("current", "good"), "passed": ("earlier", "idle"), "failed": ("failed", "bad")}
 _UNINTERPRETED = frozenset({Modification.NULLABILITY, Modification.TYPE, Modification.KEY})
 
 
@@ -229,7 +232,7 @@ def _rate(seen: Observation) -> Figure:
     return Figure(
         "Rows per second",
         _per_second(seen.total_rates),
-        f"{human_count(total)} since the start",
+        f"{human_count(total)} in all",
         line=sparkline(seen.total_rates),
     )
 
@@ -247,7 +250,7 @@ def _table_figures(seen: Observation, table: TableStatus, now: datetime) -> tupl
         Figure(
             "Rows per second",
             _per_second(seen.rates_of(oid)),
-            f"{human_count(pulse.rows.get(oid, 0))} since the start",
+            f"{human_count(pulse.rows.get(oid, 0))} in all",
             line=sparkline(seen.rates_of(oid)),
         ),
         Figure("Last change", _ago(pulse.changed_at.get(oid), now), human_time(pulse.changed_at.get(oid))),
@@ -375,11 +378,10 @@ def _table_facts(table: TableStatus) -> tuple[tuple[str, str], ...]:
 def _version(step: SchemaStep) -> Version:
     outcome = step.outcome
     failed = outcome is not None and bool(outcome.error)
-    status = "failed" if failed else step.status
-    tone = {"applied": "good", "passed": "idle", "failed": "bad"}.get(status, "busy")
+    status, tone = _STATUS.get("failed" if failed else step.status, (step.status, "busy"))
     return Version(
         key=str(step.snapshot_id),
-        lsn=str(step.snapshot_id.commit_lsn),
+        lsn="copy" if step.snapshot_id == SnapshotId.COPY else str(step.snapshot_id.commit_lsn),
         at=human_time(outcome.at) if outcome else "",
         status=status,
         tone=tone,
@@ -397,7 +399,9 @@ def _changes(step: SchemaStep, *, failed: bool) -> tuple[ChangeLine, ...]:
         text = printable(change.public)
         if skip is not None:
             skipped.remove(skip)
-            lines.append(ChangeLine(text, "skipped", "warn", skip.reason.value))
+            by_rule = change.kind in _UNINTERPRETED
+            outcome, tone = ("recorded", "idle") if by_rule else ("skipped", "warn")
+            lines.append(ChangeLine(text, outcome, tone, skip.reason.value))
         elif failed:
             lines.append(ChangeLine(text, "failed", "bad"))
         elif change.kind in _UNINTERPRETED:
