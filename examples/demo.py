@@ -48,6 +48,8 @@ class Demo:
                 if known.get(key)
             },
             "PGPASSWORD": str(known.get("password") or ""),
+            # any port that is free
+            "ETL__HTTP__PORT": "0",
             **warehouse.environment(),
         }
 
@@ -60,6 +62,7 @@ class Demo:
         self.etl("check", allowed=(0, 3))
         self.title("3. etl replicate: copies the tables, then follows every change")
         with self.replicating():
+            self.console.print(f"[bold]Status page: {self.address()}[/bold] [dim](while this runs)[/dim]")
             if self.warehouse.notice:
                 self.console.print(f"[dim]{self.warehouse.notice}[/dim]")
             self.wait_for_copy()
@@ -120,6 +123,17 @@ class Demo:
         )
         self.console.print("[dim]both tables are copied and follow the stream[/dim]")
 
+    def address(self) -> str:
+        """Where the daemon answers; it says so first of all."""
+        deadline = time.monotonic() + self.warehouse.wait_s
+        while time.monotonic() < deadline:
+            for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines():
+                if '"event":"http_serving"' in line:
+                    return str(json.loads(line)["address"])
+            self.check_alive()
+            time.sleep(0.05)
+        raise SystemExit(f"waited {self.warehouse.wait_s:.0f} s in vain for the status page")
+
     def wait_for_stream(self) -> None:
         """A position before the commit of a marker row: progress beyond it means that everything so far is durable."""
         with self.database.connect() as connection, connection.transaction():
@@ -137,11 +151,7 @@ class Demo:
         deadline = time.monotonic() + self.warehouse.wait_s
         with self.database.connect() as connection:
             while time.monotonic() < deadline:
-                if self.process.poll() is not None:
-                    said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
-                    raise SystemExit(
-                        "\n".join([f"etl replicate ended early with {self.process.returncode}:", *said])
-                    )
+                self.check_alive()
                 try:
                     row = connection.execute(query.encode()).fetchone()
                 except Exception:  # noqa: BLE001 - the state tables appear while the daemon starts
@@ -150,6 +160,12 @@ class Demo:
                     return
                 time.sleep(0.05)
         raise SystemExit(f"waited {self.warehouse.wait_s:.0f} s in vain for {what}")
+
+    def check_alive(self) -> None:
+        """Ends with what the daemon said last when it has ended."""
+        if self.process.poll() is not None:
+            said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
+            raise SystemExit("\n".join([f"etl replicate ended early with {self.process.returncode}:", *said]))
 
     # --- showing --------------------------------------------------------------------------------------------------
 
