@@ -42,7 +42,7 @@ def settle(pipeline: PipelineUnderTest, watched: Watched) -> None:
 
 def test_every_metric_is_exposed_after_a_small_story(pipeline: PipelineUnderTest):
     pipeline.sql(
-        "CREATE TABLE items (id int PRIMARY KEY, a text)",
+        "CREATE TABLE items (id int PRIMARY KEY, a text, n float DEFAULT random())",
         "INSERT INTO items SELECT g, 'x' FROM generate_series(1, 100) g",
         'CREATE TABLE twice (id int PRIMARY KEY, a int, "A" int)',
         "ANALYZE items",
@@ -73,6 +73,8 @@ def test_every_metric_is_exposed_after_a_small_story(pipeline: PipelineUnderTest
             "the forged message",
         )
         after = watched.samples()
+        assert "default of n" in watched.page("/tables/public.items")
+        assert holding.daemon.count_log("default_not_copied") == 1
 
     for metric in ALL_METRICS:
         name = f"{metric.name}_count" if metric.kind == "histogram" else metric.name
@@ -84,7 +86,7 @@ def test_every_metric_is_exposed_after_a_small_story(pipeline: PipelineUnderTest
     assert after["etl_table_copy_rows_total"][(("table", "public.items"),)] == 100
     assert after["etl_table_rows_total"][(("table", "public.items"),)] == 2
     assert after["etl_ddl_changes_total"][(("kind", "add_column"), ("outcome", "applied"))] == 1
-    assert after["etl_ddl_skipped_defaults_total"][(("reason", "not_literal"),)] == 1
+    assert after["etl_ddl_skipped_defaults_total"][(("reason", "not_literal"),)] == 2
     # it is tried again and again, and in between it is not in error
     assert (("state", "errored"),) in after["etl_tables"]
     assert after["etl_errors_total"][(("kind", "destination_table"), ("worker", "table"))] >= 1

@@ -12,8 +12,11 @@ from etl.ddl.operations import (
     RenameColumn,
     SchemaOperation,
     SetDefault,
+    SkipReason,
+    kind_of,
+    words_of,
 )
-from etl.ddl.plan import apply_operation, plan
+from etl.ddl.plan import apply_operation, plan, skipped_defaults
 from etl.errors import DestinationTableError, SchemaAmbiguousError
 from etl.schema.defaults import DefaultLiteral, LiteralKind
 from etl.schema.table import ReplicaIdentity, ReplicatedTableSchema
@@ -244,6 +247,41 @@ def test_changes_of_type_nullability_and_key_are_skipped_with_a_reason():
         (4, "c", "key"),
     ]
     assert all(s.reason for s in found.skipped)
+
+
+def test_a_new_table_lacks_the_defaults_that_are_no_literals_or_cannot_be_rendered():
+    schema = shown(
+        ID,
+        column(2, "a", default_expression="'x'::text"),
+        column(3, "b", default_expression="lower('X')"),
+        column(4, "c", BOOL, default_expression="true"),
+        column(5, "d"),
+    )
+
+    assert [(skip.attnum, skip.change, skip.reason) for skip in skipped_defaults(schema, render)] == [
+        (3, "default", SkipReason.NOT_LITERAL),
+        (4, "default", SkipReason.NOT_RENDERABLE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind", "words"),
+    [
+        (DropColumn(2, "a"), "drop_column", "drop a"),
+        (RenameColumn(2, "a", "b"), "rename_column", "rename a to b"),
+        (AddColumn(column(2, "a")), "add_column", "add a"),
+        (
+            SetDefault(column(2, "a"), DefaultLiteral(LiteralKind.STRING, "geheim")),
+            "set_default",
+            "set the default of a",
+        ),
+        (DropDefault(2, "a"), "drop_default", "remove the default of a"),
+    ],
+)
+def test_an_operation_is_told_without_the_literal_it_carries(
+    operation: SchemaOperation, kind: str, words: str
+):
+    assert (kind_of(operation), words_of(operation)) == (kind, words)
 
 
 def test_an_identity_change_alone_needs_no_operation():
