@@ -14,6 +14,8 @@ from etl.http.views import table_link
 from etl.source.slots import apply_slot_name
 from etl.telemetry.metric_names import ALL_METRICS
 from etl.testing.harness import PipelineUnderTest
+from etl.testing.postgres import PostgresServer
+from etl.testing.proxy import TcpProxy
 from tests.holding import held
 from tests.watching import HTTP, Watched
 
@@ -117,6 +119,35 @@ def test_a_destination_that_is_slow_is_alive_and_the_lag_is_told_meanwhile(pipel
         holding.daemon.wait_until(
             lambda: watched.value("etl_replication_lag_seconds", stage="durable") == 0, "no lag"
         )
+
+
+def test_while_the_source_is_away_it_is_alive_and_not_ready_and_says_why(
+    pipeline: PipelineUnderTest, postgres: PostgresServer
+):
+    pipeline.sql("CREATE TABLE items (id int PRIMARY KEY)")
+    pipeline.publish()
+    with TcpProxy(postgres.host, postgres.port) as proxy:
+        pipeline.settings["source"] = {"host": "127.0.0.1", "port": proxy.port, "sslmode": "disable"}
+        with pipeline.running() as daemon:
+            watched = Watched.of(daemon)
+            watched.wait_ready()
+            proxy.refuse()
+            daemon.wait_until(lambda: watched.get("/readyz").status_code == 503, "the loss")
+            daemon.wait_until(lambda: watched.json("/status")["phase"] == "retrying", "retries")
+            away, alive = watched.json("/readyz"), watched.get("/livez").status_code
+            page = watched.page("/")
+            daemon.wait_until(
+                lambda: "could not be read" in str(watched.json("/readyz")), "that nothing can be read"
+            )
+            proxy.accept()
+            watched.wait_ready()
+            daemon.wait_until(lambda: "could not" not in str(watched.json("/readyz")), "all is read again")
+
+    assert (alive, away["ready"]) == (200, False)
+    pipeline_check = away["checks"][0]
+    assert (pipeline_check["verdict"], "source_unavailable" in pipeline_check["reason"]) == ("fail", True)
+    assert pipeline_check["hint"]
+    assert "source_unavailable" in page
 
 
 def test_it_tells_names_and_neither_secrets_nor_values_nor_literals(pipeline: PipelineUnderTest):
