@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from etl.pipeline import copying
+from etl.pipeline import copy_share
 from etl.source.slots import apply_slot_name
 from etl.telemetry import failpoints
 from etl.testing.daemon import wait_until
@@ -135,7 +135,7 @@ def test_a_copy_that_broke_with_more_than_its_table_is_taken_up_by_the_next_atte
 @pytest.fixture
 def wide(pipeline: PipelineUnderTest, monkeypatch: pytest.MonkeyPatch) -> PipelineUnderTest:
     """A table in one range, of which a tenth may be held in memory."""
-    monkeypatch.setattr(copying, "_HELD_BYTES", 1 << 20)
+    monkeypatch.setattr(copy_share, "_HELD_BYTES", 1 << 20)
     pipeline.sql(
         "CREATE TABLE wide (id int PRIMARY KEY, t text)",
         "INSERT INTO wide SELECT g, repeat('x', 2000) FROM generate_series(1, 5000) g",
