@@ -41,6 +41,7 @@ AS $$
 DECLARE
     value_limit CONSTANT integer := 65536;
     table_limit CONSTANT integer := 1048576;
+    is_partitioned boolean := (SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = table_oid);
 BEGIN
     RETURN QUERY
     SELECT m.attname::text, m.attnum::integer, m.atttypid, m.typname::text, format_type(m.atttypid, m.atttypmod),
@@ -58,7 +59,7 @@ BEGIN
                       OVER (ORDER BY c.attnum) <= table_limit AS table_fits
              FROM (
                   SELECT a.attname, a.attnum, a.atttypid, t.typname, a.atttypmod, a.attnotnull, a.atthasdef,
-                         a.attidentity, a.atthasmissing,
+                         a.attidentity, a.atthasmissing OR p.missing IS NOT NULL AS atthasmissing,
                          -- The length of a toasted text is known without reading it. A literal takes four times its
                          -- length as a node tree, so what is cut here would not fit below either.
                          -- A default refers to no column, so pg_get_expr needs no relation; with one it would list all
@@ -69,8 +70,17 @@ BEGIN
                                FROM pg_attrdef d WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum
                          ) END AS expression,
                          -- pg_attribute has no room for large ones: Postgres refuses the statement
-                         CASE WHEN a.atthasmissing THEN array_to_string(a.attmissingval, '') END AS missing
+                         CASE WHEN a.atthasmissing THEN array_to_string(a.attmissingval, '') ELSE p.missing END AS missing
                     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+                    -- A partitioned table has no rows: the value of a column is with the partitions that are older than
+                    -- it, the same with all.
+                    LEFT JOIN LATERAL (
+                         SELECT array_to_string(l.attmissingval, '') AS missing
+                           FROM pg_partition_tree(table_oid) tree
+                           JOIN pg_attribute l ON l.attrelid = tree.relid AND l.attname = a.attname
+                          WHERE is_partitioned AND l.atthasmissing AND l.attnum > 0
+                          ORDER BY tree.relid LIMIT 1
+                    ) p ON true
                    WHERE a.attrelid = table_oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
                   OFFSET 0  -- each expression is written once
              ) c

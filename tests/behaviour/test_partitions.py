@@ -446,3 +446,23 @@ def test_what_is_published_as_before_is_not_copied_anew_by_a_start(pipeline: Pip
     assert run.logged("table_copied") == []
     assert run.logged("published_rows_changed") == []
     pipeline.assert_equal("public.p")
+
+
+@story(
+    given=[
+        "CREATE TABLE bag (a int, day int) PARTITION BY LIST (day)",
+        "CREATE TABLE bag1 PARTITION OF bag FOR VALUES IN (1)",
+        "ALTER TABLE bag REPLICA IDENTITY FULL",
+        "ALTER TABLE bag1 REPLICA IDENTITY FULL",
+        "INSERT INTO bag VALUES (1, 1), (1, 1), (2, 1)",
+    ],
+    when=[
+        "ALTER TABLE bag ADD COLUMN d text DEFAULT 'given'",
+        "DELETE FROM bag WHERE ctid = (SELECT min(ctid) FROM bag)",
+        "UPDATE bag SET a = 3 WHERE a = 2",
+    ],
+)
+def test_rows_without_a_key_that_are_older_than_a_column_of_the_root_are_found(outcome: Outcome):
+    """Only the partitions know what such rows read there: the root has no rows."""
+    assert outcome.logged("old_rows_not_found", "bag") == []
+    assert outcome.rows("bag", "a, day, d") == [(1, 1, None), (3, 1, "given")]
