@@ -65,11 +65,11 @@ class Membership:
         """What is published now."""
         connection, parameters = self._open(), self._context.parameters
         lsn = current_lsn(connection, parameters)
-        tables = published_tables(connection, parameters, self._name)
+        tables = published_tables(connection, parameters, self._name, self._seen or ())
         # the server answers in part from its catalog caches, which may be newer than the rest: a change counts when it
         # is seen twice alike
         while tables != self._seen:
-            self._seen, tables = tables, published_tables(connection, parameters, self._name)
+            self._seen, tables = tables, published_tables(connection, parameters, self._name, tables)
         self._due = self._context.clock() + self._interval_s
         return Look(
             {table.oid: table for table in tables},
@@ -114,7 +114,9 @@ def rows_may_be_missing(before: Shown, after: Shown) -> bool:
 
     So it is under another row filter, with a partition that was attached with rows in it, and after the table was taken
     out of the publication and put back: what changed meanwhile was not sent. A change of the column list alone is also
-    recorded as a new entry, and needs no copy: the new columns are added without values (contract).
+    recorded as a new entry, and needs no copy: the new columns are added without values (contract). An entry keeps the
+    filter it was made with, whatever the columns are called in it later.
     """
     put_back = before.entries.isdisjoint(after.entries) and before.columns == after.columns
-    return put_back or before.row_filter != after.row_filter or not after.attached <= before.attached
+    other_filter = before.row_filter != after.row_filter and before.entries != after.entries
+    return put_back or other_filter or not after.attached <= before.attached

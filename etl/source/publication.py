@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+
+from psycopg import errors
 
 from etl.errors import PublicationError
 from etl.source.connection import Connection, translated
@@ -12,12 +15,14 @@ from etl.source.connection import Connection, translated
 STATE_SCHEMA = "etl"
 #: Column lists, row filters and schemas in publications.
 _LISTS_SINCE = 150000
+#: So long a look waits for a filtered table that somebody keeps locked, if it knows the filter.
+_FILTER_PATIENCE = "100ms"
 
 #: The view names all columns where there is no list. A partition has the list of its published ancestor, by names.
 _LISTS = """CASE WHEN l.has_list THEN p.attnames END,
        CASE WHEN l.has_list THEN ARRAY(
            SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY (p.attnames)) END,
-       p.rowfilter"""
+       CASE WHEN NOT {entries} <@ %(known)s::bigint[] THEN p.rowfilter END"""
 _HAS_LIST = """CROSS JOIN LATERAL (
       SELECT EXISTS (SELECT FROM pg_publication_rel r
                       WHERE r.prpubid = b.oid AND r.prattrs IS NOT NULL
@@ -49,7 +54,7 @@ SELECT c.oid::bigint, n.nspname, c.relname, c.relkind = 'p', {columns}, greatest
   JOIN pg_namespace n ON n.nspname = p.schemaname
   JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
  {lists}
- WHERE b.pubname = %s AND n.nspname <> %s
+ WHERE b.pubname = %(publication)s AND n.nspname <> %(state_schema)s
  ORDER BY n.nspname, c.relname"""
 
 
@@ -120,17 +125,39 @@ def publication_oid(connection: Connection, parameters: Mapping[str, str], name:
 
 
 def published_tables(
-    connection: Connection, parameters: Mapping[str, str], name: str
+    connection: Connection,
+    parameters: Mapping[str, str],
+    name: str,
+    known: Sequence[PublishedTable] = (),
 ) -> list[PublishedTable]:
-    """The publication's tables, ordered by name. Our own state schema is left out."""
+    """The publication's tables, ordered by name. Our own state schema is left out.
+
+    The server writes a row filter out under a lock of its table. Where somebody keeps a filtered table locked, its filter
+    is taken from what was `known` before: the entry of a publication keeps the filter it was made with.
+    """
     with translated(parameters):
-        has_lists = connection.info.server_version >= _LISTS_SINCE
-        query = _PUBLISHED.format(
-            columns=_LISTS if has_lists else "NULL::name[], NULL::smallint[], NULL::text",
-            entries=f"{_ENTRIES} || {_SCHEMA_ENTRIES}" if has_lists else _ENTRIES,
-            lists=_HAS_LIST if has_lists else "",
-        )
-        rows = connection.execute(query, (name, STATE_SCHEMA)).fetchall()
+        if known:
+            with suppress(errors.LockNotAvailable), connection.transaction():
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", (_FILTER_PATIENCE,))
+                return _published(connection, name, ())
+        return _published(connection, name, known)
+
+
+def _published(connection: Connection, name: str, known: Sequence[PublishedTable]) -> list[PublishedTable]:
+    filters = {table.entries: table.row_filter for table in known}
+    has_lists = connection.info.server_version >= _LISTS_SINCE
+    entries = f"({_ENTRIES} || {_SCHEMA_ENTRIES})" if has_lists else f"({_ENTRIES})"
+    query = _PUBLISHED.format(
+        columns=_LISTS.format(entries=entries) if has_lists else "NULL::name[], NULL::smallint[], NULL::text",
+        entries=entries,
+        lists=_HAS_LIST if has_lists else "",
+    )
+    given = {
+        "publication": name,
+        "state_schema": STATE_SCHEMA,
+        "known": sorted(set().union(*filters)),
+    }
+    rows = connection.execute(query, given).fetchall()
     return [
         PublishedTable(
             oid=row[0],
@@ -139,7 +166,7 @@ def published_tables(
             is_partitioned=row[3],
             column_names=None if row[4] is None else tuple(row[4]),
             column_attnums=None if row[5] is None else frozenset(row[5]),
-            row_filter=row[6],
+            row_filter=row[6] or filters.get(frozenset(row[8])),
             estimated_rows=row[7],
             entries=frozenset(row[8]),
             attached=frozenset(row[9]),

@@ -199,3 +199,38 @@ def test_the_rows_of_a_detached_partition_stay_and_its_later_ones_do_not_arrive(
         pipeline.sql("ALTER TABLE p DETACH PARTITION p1", "INSERT INTO p1 VALUES (999, 1, 'detached')")
 
     assert len(pipeline.rows("public.p")) == 100
+
+
+def test_whoever_keeps_a_filtered_table_locked_holds_up_no_other_table(pipeline: PipelineUnderTest):
+    """The server writes a row filter out under a lock of its table."""
+    two_tables(pipeline)
+    pipeline.publish("a", "b WHERE (id > 10)")
+    with streaming(pipeline) as daemon:
+        with pipeline.database.connect() as other, other.transaction():
+            other.execute("LOCK TABLE b")
+            for n in (2, 3):
+                # a look lies between the two: a table is seen that nobody knew
+                name = f"c{n}"
+                pipeline.sql(
+                    f"CREATE TABLE {name} (id int PRIMARY KEY)",
+                    f"ALTER PUBLICATION {PUBLICATION} ADD TABLE {name}",
+                    f"INSERT INTO a VALUES ({n}, 'while b is locked')",
+                )
+                daemon.wait_until(lambda seen=name: seen in daemon.log, f"a look that sees {name}")
+                wait_applied(pipeline, daemon)
+        assert daemon.count_log("attempt_failed") == 0
+
+    assert pipeline.rows("public.a", "id") == [(1,), (2,), (3,)]
+
+
+def test_a_row_filter_whose_column_is_renamed_is_the_same_filter(pipeline: PipelineUnderTest):
+    two_tables(pipeline)
+    pipeline.publish("a", "b WHERE (id > 10)")
+    with streaming(pipeline) as daemon:
+        pipeline.sql("ALTER TABLE b RENAME COLUMN id TO key", "INSERT INTO b VALUES (1001, 'new')")
+        wait_applied(pipeline, daemon)
+        pipeline.sql("CREATE TABLE c (id int PRIMARY KEY)", f"ALTER PUBLICATION {PUBLICATION} ADD TABLE c")
+        wait_ready(pipeline, daemon, "public.c")
+        assert daemon.count_log("published_rows_changed") == 0
+
+    assert pipeline.rows("public.b", "min(key), max(key)") == [(11, 1001)]
