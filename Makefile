@@ -19,7 +19,7 @@ SEED ?= $(shell date +%s)
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test web chaos chaos-delta conformance lint format structure bench bench-delta bench-lifecycle bench-copy lock clean
+.PHONY: help setup demo test web alerts chaos chaos-delta conformance lint format structure bench bench-delta bench-lifecycle bench-copy lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test: setup ## Run the whole suite (PYTEST_ARGS="-k name" narrows it)
 web: setup ## Drive the status page in a browser, and take the pictures in docs/images (installs Chromium where it can)
 	@tools/web.sh
 	@ETL_WEB=1 $(PYTHON) -m pytest -m web tests/web $(PYTEST_ARGS)
+
+alerts: ## Check the alert rules, and that each fires and is over (installs promtool where it can)
+	@tools/alerts.sh
 
 chaos: setup ## Kill the pipeline at random for long (KILLS=500 SEED=7 choose how often, and which moments)
 	@ETL_CHAOS_KILLS=$(KILLS) ETL_CHAOS_SEED=$(SEED) $(PYTHON) -m pytest -m chaos $(PYTEST_ARGS)
