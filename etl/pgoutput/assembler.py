@@ -263,7 +263,8 @@ class Assembler:
         if message.schema is None:
             table.suspect, table.stale = True, True
             return
-        version = message.schema.at(snapshot_id)
+        known = self._version_before(table, snapshot_id.commit_lsn)
+        version = message.schema.at(snapshot_id).remembering(known)
         self._catalog.add(version)
         out.new_schemas.append(version)
         table.version, table.stale, table.suspect = version, True, False
@@ -293,8 +294,7 @@ class Assembler:
     def _lay_relation(
         self, out: Assembled, table: _Table, position: Position, lsn: int
     ) -> ReplicatedTableSchema:
-        earlier = SnapshotId(Lsn(max(position.commit_lsn - 1, 0)), Lsn(2**64 - 1))
-        version = table.version or self._catalog.at(table.oid, earlier)
+        version = self._version_before(table, position.commit_lsn)
         if version is None or table.shape is None:
             raise SchemaError(
                 "no schema version is stored for this point of the stream",
@@ -312,6 +312,11 @@ class Assembler:
         if isinstance(matched, RelationMismatch):
             raise _drift(table, matched.columns, "the healed version contradicts RELATION as well")
         return matched
+
+    def _version_before(self, table: _Table, commit_lsn: Lsn) -> TableSchema | None:
+        """The last version seen, or else the last stored one of a transaction before that which commits at `commit_lsn`."""
+        earlier = SnapshotId(Lsn(max(commit_lsn - 1, 0)), Lsn(2**64 - 1))
+        return table.version or self._catalog.at(table.oid, earlier)
 
     def _heal(self, table: _Table, version: TableSchema, shape: RelationShape) -> TableSchema:
         explained = self._explain(version, shape)

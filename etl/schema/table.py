@@ -75,6 +75,20 @@ class TableSchema:
         """The same shape under another version key."""
         return replace(self, snapshot_id=snapshot_id)
 
+    def remembering(self, earlier: TableSchema | None) -> TableSchema:
+        """With the missing values of an `earlier` version where this one has none for the column.
+
+        When a table is rewritten, its rows get these values and the catalog forgets them. Rows at a destination do not.
+        """
+        known = {} if earlier is None else {c.attnum: c.missing_value for c in earlier.columns}
+        if all(c.missing_value is not None or known.get(c.attnum) is None for c in self.columns):
+            return self
+        columns = (
+            c if c.missing_value is not None else replace(c, missing_value=known.get(c.attnum))
+            for c in self.columns
+        )
+        return replace(self, columns=tuple(columns))
+
 
 @dataclass(frozen=True)
 class ReplicatedTableSchema:

@@ -247,3 +247,23 @@ def test_a_key_may_have_any_type_and_its_special_values(outcome: Outcome):
     assert sorted(outcome.rows("items", "t, n, i")) == sorted(
         outcome.source("SELECT t, n::text, i FROM items")
     )
+
+
+@story(
+    given=[
+        "CREATE TABLE bag (a int, t varchar(5))",
+        "ALTER TABLE bag REPLICA IDENTITY FULL",
+        "INSERT INTO bag VALUES (1, 'x'), (2, 'x'), (3, 'x')",
+    ],
+    when=[
+        "ALTER TABLE bag ADD COLUMN d text DEFAULT 'given'",
+        # the table is rewritten: its rows have the value now, and the catalog does not
+        "ALTER TABLE bag ADD COLUMN e bigint DEFAULT (random() * 0)",
+        "ALTER TABLE bag DROP COLUMN e",
+        "DELETE FROM bag WHERE a = 1",
+        "UPDATE bag SET a = 20 WHERE a = 2",
+    ],
+)
+def test_rows_without_a_key_are_found_after_their_table_was_rewritten(outcome: Outcome):
+    assert outcome.logged("old_rows_not_found", "bag") == []
+    assert outcome.rows("bag", "a, d") == [(3, None), (20, "given")]
