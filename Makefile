@@ -14,12 +14,14 @@ PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 DEST ?= duckdb
 KILLS ?= 200
+MINUTES ?= 10
+FAULTS ?= kill
 SEED ?= $(shell date +%s)
 
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test web alerts chaos chaos-delta conformance lint format structure bench bench-delta bench-lifecycle bench-copy lock clean
+.PHONY: help setup demo test web alerts chaos chaos-delta difftest soak conformance lint format structure bench bench-delta bench-lifecycle bench-copy lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +52,12 @@ chaos: setup ## Kill the pipeline at random for long (KILLS=500 SEED=7 choose ho
 
 chaos-delta: setup ## Kill daemons and their JVMs at every point of a pipeline into Delta: an hour or so
 	@ETL_CHAOS_DELTA=1 $(PYTHON) -m pytest tests/chaos/delta $(PYTEST_ARGS)
+
+difftest: setup ## Let the differential tester find planted faults, and none in short histories
+	@ETL_DIFFTEST=1 $(PYTEST) tests/difftest $(PYTEST_ARGS)
+
+soak: setup ## Random histories against an oracle (MINUTES=60 SEED=7 FAULTS=none DEST=delta)
+	@$(PYTHON) -m etl.testing.difftest --seed $(SEED) --minutes $(MINUTES) --faults $(FAULTS) --destination $(DEST)
 
 conformance: setup ## Put every destination through all cases of its suite (a slow destination takes long)
 	@ETL_THOROUGH=1 $(PYTEST) tests/conformance $(PYTEST_ARGS)

@@ -82,7 +82,9 @@ class WarmProcess:
 class WarmEtl:
     """The warm process, started when first needed. Threads may share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *module: str) -> None:
+        """`module`: another one that serves, and its arguments; it may change `etl` before it does."""
+        self._module = module or ("etl.testing.warm",)
         self._lock = threading.RLock()
         self._server: subprocess.Popen[bytes] | None = None
         self._unread = b""
@@ -129,7 +131,7 @@ class WarmEtl:
     def _serving(self) -> subprocess.Popen[bytes]:
         if self._server is None:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "etl.testing.warm"],
+                [sys.executable, "-m", *self._module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
